@@ -1,0 +1,3 @@
+#ifndef C_DEINIT_HOOK_H
+#define C_DEINIT_HOOK_H
+#endif
