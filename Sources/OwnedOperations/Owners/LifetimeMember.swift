@@ -1,0 +1,82 @@
+/// Pending work of an owner: what an end must reach. Operations, delayed blocks and a queue's record of the owner are members.
+///
+/// A lifetime does not keep its members alive. A member joins when its work becomes pending and leaves when the work is finished, at the
+/// latest in its deinit.
+protocol LifetimeMember: AnyObject, Sendable {
+  /// Where the member stands in its lifetime's list. Written and read by ``MemberList`` only, under the lifetime's lock.
+  var memberIndex: Int32 { get set }
+
+  /// The owner has ended. Called once, on the reaper's thread, if the member had joined by then and not left.
+  /// Code of the user's that may block does not belong here: it would hold up the cleaning up for other owners.
+  func lifetimeDidEnd()
+}
+
+/// The members of one lifetime, unretained, in an array: 16 bytes a member, O(1) to join and to leave, and left to the
+/// reaper as it stands.
+///
+/// Guarded by the lock of its lifetime. While the lifetime is alive the last member fills the place of one that leaves; once it has
+/// ended, places no longer move, because the reaper walks them.
+///
+/// A member whose last reference has gone on another thread may still stand here, waiting in its deinit for the lock.
+/// It can be named, and moved, until it has left; it can't be retained any more, which `retained()` tells.
+struct MemberList {
+  static let notListed: Int32 = -1
+
+  private struct Entry {
+    #if canImport(ObjectiveC)
+      weak var member: (any LifetimeMember)?
+
+      func retained() -> (any LifetimeMember)? { member }
+    #else
+      unowned(unsafe) var member: (any LifetimeMember)?
+
+      func retained() -> (any LifetimeMember)? {
+        guard let member, Unmanaged.passUnretained(member as AnyObject).retainUnlessReleased() else { return nil }
+        defer { Unmanaged.passUnretained(member as AnyObject).release() }  // the reference returned is one more
+        return member
+      }
+    #endif
+  }
+
+  private var entries: [Entry] = []
+
+  var count: Int { entries.count }
+
+  mutating func insert(_ member: some LifetimeMember) {
+    member.memberIndex = Int32(truncatingIfNeeded: entries.count)
+    entries.append(Entry(member: member))
+  }
+
+  /// Takes the member out, if it is in. O(1).
+  mutating func remove(_ member: some LifetimeMember, keepingPlaces: Bool) {
+    let index = Int(member.memberIndex)
+    guard index != Int(Self.notListed) else { return }
+    member.memberIndex = Self.notListed
+    guard index < entries.count else { return }
+    if keepingPlaces {
+      entries[index].member = nil
+      return
+    }
+    let last = entries.removeLast()
+    guard index < entries.count else { return }
+    entries[index] = last
+    last.member?.memberIndex = Int32(truncatingIfNeeded: index)
+  }
+
+  /// Takes the members at the places `start..<start + limit` out and appends those that can still be retained.
+  /// - Returns: the place to go on from, or nil at the end of the list.
+  mutating func take(from start: Int, limit: Int, into taken: inout [any LifetimeMember]) -> Int? {
+    let end = min(start + limit, entries.count)
+    for index in start..<end {
+      guard let member = entries[index].retained() else { continue }
+      member.memberIndex = Self.notListed
+      entries[index].member = nil
+      taken.append(member)
+    }
+    return end < entries.count ? end : nil
+  }
+
+  mutating func removeAll() {
+    entries = []
+  }
+}
