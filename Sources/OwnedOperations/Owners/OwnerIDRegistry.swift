@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// - `issue` and `isAlive` hold the lock for a few instructions.
 /// - `markEnded` takes no lock unless it was the last on its page: a page can't go before every identifier on it has ended, so
-///   the holder of a living identifier may touch its page freely. The bit is set before the count goes down, both releasing.
+///   the holder of a living identifier may touch its page freely. Of those who fill a word, the last has filled the page.
 final class OwnerIDRegistry: Sendable {
   static let shared = OwnerIDRegistry()
 
@@ -61,7 +61,8 @@ final class OwnerIDPage: Sendable {
   private static let wordCount = Int(size / 64)
 
   let number: UInt64
-  private let remaining = Atomic<Int>(Int(size))
+  /// Words that still have a bit clear.
+  private let remaining = Atomic<Int>(wordCount)
   nonisolated(unsafe) private let words: UnsafeMutablePointer<Atomic<UInt64>>  // the pointer never changes; what it points to is atomic
 
   init(number: UInt64) {
@@ -78,7 +79,8 @@ final class OwnerIDPage: Sendable {
   /// True when this was the last living identifier of the page.
   func markEnded(_ id: UInt64) -> Bool {
     let slot = Int(id % Self.size)
-    words[slot / 64].bitwiseOr(1 << UInt64(slot % 64), ordering: .releasing)
+    let word = words[slot / 64].bitwiseOr(1 << UInt64(slot % 64), ordering: .releasing).newValue
+    guard word == .max else { return false }
     return remaining.subtract(1, ordering: .acquiringAndReleasing).newValue == 0
   }
 

@@ -22,7 +22,7 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// `word` says whether the lifetime is alive. It changes under `lock` and is read without it: alive ──▶ ended, once.
+/// `word` says whether the lifetime is alive. It is stored under `lock` only and read without it: alive ──▶ ended, once.
 ///
 /// - The end takes effect when `ended` is stored (releasing). A start of work reads the word (acquiring) after it has claimed the
 ///   work and before it runs the body: that load decides. If it reads alive, the start was under way before the end.
@@ -108,10 +108,9 @@ public final class OwnerLifetime: Sendable {
   public var postsDidEndNotification: Bool {
     get { word.load(ordering: .relaxed) & Flag.postsNotification != 0 }
     set {
-      if newValue {
-        word.bitwiseOr(Flag.postsNotification, ordering: .relaxed)
-      } else {
-        word.bitwiseAnd(~Flag.postsNotification, ordering: .relaxed)
+      lock.withLock {
+        let others = word.load(ordering: .relaxed) & ~Flag.postsNotification
+        word.store(newValue ? others | Flag.postsNotification : others, ordering: .releasing)
       }
     }
   }
@@ -168,13 +167,15 @@ public final class OwnerLifetime: Sendable {
 
   /// Turns the word and takes out what the end is to deal with, or returns nil if another end has.
   private func close(_ reason: OwnerEndReason) -> Closed? {
+    guard isAlive else { return nil }
     var closed = Closed()
     lock.lock()
-    guard word.load(ordering: .relaxed) & Flag.ended == 0 else {
+    let word = word.load(ordering: .relaxed)
+    guard word & Flag.ended == 0 else {
       lock.unlock()
       return nil
     }
-    word.bitwiseOr(Flag.ended | reason.code << Flag.reasonShift, ordering: .releasing)
+    self.word.store(word | Flag.ended | reason.code << Flag.reasonShift, ordering: .releasing)
     swap(&closed.hooks, &hooks)
     if let relations {
       if case .parentEnded(let parent) = reason { relations.endedParent = parent }
@@ -355,9 +356,10 @@ public final class OwnerLifetime: Sendable {
   func bind(_ owner: AnyObject) -> Bool {
     if word.load(ordering: .acquiring) & Flag.bound == 0 {
       lock.withLock {
-        guard word.load(ordering: .relaxed) & Flag.bound == 0 else { return }
+        let word = word.load(ordering: .relaxed)
+        guard word & Flag.bound == 0 else { return }
         boundOwner = owner
-        word.bitwiseOr(Flag.bound, ordering: .releasing)
+        self.word.store(word | Flag.bound, ordering: .releasing)
       }
     }
     return boundOwner === owner
