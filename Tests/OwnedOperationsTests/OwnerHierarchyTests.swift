@@ -164,7 +164,7 @@ import Testing
       for child in children { child.onEnd { _ in hooks.add() } }
       DispatchQueue.concurrentPerform(iterations: 4) { side in
         if side == 0 {
-          parents.forEach { $0.end() }
+          for parent in parents { parent.end() }
         } else {
           for (index, child) in children.enumerated() { try? child.setParent(parents[(index + side) % 4]) }
         }
