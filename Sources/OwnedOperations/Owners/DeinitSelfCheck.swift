@@ -29,25 +29,25 @@
       lock.lock()
       defer { lock.unlock() }
       let journal = Journal()
-      var canary: Canary? = makeCanary(journal)
-      let address = UInt(bitPattern: Unmanaged.passUnretained(canary.unsafelyUnwrapped).toOpaque())  // made in the line above
-      weak var remains = canary
-      guard let pointer = UnsafeMutableRawPointer(bitPattern: address), cdh_destroyer_is_code(pointer) else { return false }
-      guard cdh_hook_class_of(pointer, { DeinitSelfCheck.hookRan($0) }) else { return false }
-      examined.store(address, ordering: .relaxed)
-      if let canary { intervene?(canary) }
-      canary = nil
+      let canary = makeCanary(journal)
+      let remains = ObjectLiveness(canary.takeUnretainedValue())
+      let pointer = canary.toOpaque()
+      let hooked = cdh_destroyer_is_code(pointer) && cdh_hook_class_of(pointer) { DeinitSelfCheck.hookRan($0) }
+      if hooked { intervene?(canary.takeUnretainedValue()) }
+      examined.store(UInt(bitPattern: pointer), ordering: .relaxed)
+      canary.release()
       examined.store(0, ordering: .relaxed)
       let witness = makeCanary(Journal())
-      cdh_unhook_class_of(Unmanaged.passUnretained(witness).toOpaque())
-      let unhooked = !cdh_is_class_hooked(Unmanaged.passUnretained(witness).toOpaque())
-      return unhooked && journal.hookSaw.load(ordering: .relaxed) == address && journal.hookRanFirst.load(ordering: .relaxed)
-        && journal.destroyerRan.load(ordering: .relaxed) && remains == nil
+      defer { witness.release() }
+      cdh_unhook_class_of(witness.toOpaque())
+      return hooked && !cdh_is_class_hooked(witness.toOpaque()) && journal.hookSaw.load(ordering: .relaxed) == UInt(bitPattern: pointer)
+        && journal.hookRanFirst.load(ordering: .relaxed) && journal.destroyerRan.load(ordering: .relaxed) && !remains.isAlive
     }
 
-    /// Not inlined: a canary that the optimiser sees being born and freed would not go through its class.
+    /// Not inlined, and not released by a variable's end: a canary that the optimiser sees being born and freed may die early, or without
+    /// its class being asked.
     @inline(never)
-    private static func makeCanary(_ journal: Journal) -> Canary { Canary(journal) }
+    private static func makeCanary(_ journal: Journal) -> Unmanaged<Canary> { .passRetained(Canary(journal)) }
 
     private static func hookRan(_ object: UnsafeMutableRawPointer) {
       // An address other than the canary's is not looked into: it may be anything.
