@@ -187,6 +187,13 @@ final class DeinitRegistry: Sendable {
     return sum
   }
 
+  /// Shows that what is done meanwhile needs no lock.
+  func withEveryShardLocked(_ body: () -> Void) {
+    for index in 0..<(1 << Self.shardBits) { shards[index].lock.lock() }
+    body()
+    for index in 0..<(1 << Self.shardBits) { shards[index].lock.unlock() }
+  }
+
   static func key(of object: AnyObject) -> UInt { UInt(bitPattern: Unmanaged.passUnretained(object).toOpaque()) }
 
   private static func typeName(of object: AnyObject) -> String { String(describing: type(of: object)) }
