@@ -2,9 +2,37 @@
 #define C_DEINIT_HOOK_H
 
 #if !defined(__APPLE__)
-/// Adds a strong reference to a native Swift object, or returns NULL when its last one has gone.
-/// The object's memory must still be there.
-void *cdh_try_retain(void *object);
-#endif
 
+#include <stddef.h>
+
+#pragma clang assume_nonnull begin
+
+/// What runs in the deallocation of every instance of a hooked class, before the class's own destroyer.
+/// `object` is whole, and already marked as deinitialising.
+typedef void (*cdh_callback)(void *object);
+
+/// Makes the class (or other heap metadata) of `object` call `callback` for every instance that dies from now on.
+/// Quick, and without a lock, when that has been done before. The first callback of a class stays.
+/// Returns false where nothing was changed: there is no destroyer at the place we know, the metadata lies in memory that can't be made
+/// writable, or there was no memory for our record of the class.
+_Bool cdh_hook_class_of(void *object, cdh_callback callback);
+
+/// Puts the class's own destroyer back. Instances that are dying on other threads may still reach the callback.
+void cdh_unhook_class_of(void *object);
+
+/// Whether instances of the class of `object` die through us at the moment.
+_Bool cdh_is_class_hooked(void *object);
+
+/// Whether the destroyer word of the class of `object` points into code of this process: the first question of the self-check.
+_Bool cdh_destroyer_is_code(void *object);
+
+/// Whether the object's last strong reference is gone.
+_Bool cdh_is_deinitialising(void *object);
+
+/// Takes a strong reference and returns the object, or returns null when it is deinitialising. The memory must still be there.
+void *_Nullable cdh_try_retain(void *object);
+
+#pragma clang assume_nonnull end
+
+#endif
 #endif

@@ -1,0 +1,18 @@
+#if !canImport(ObjectiveC)
+  import CDeinitHook
+
+  extension DeinitRegistry {
+    /// Makes sure that the registry hears of the object's end. False where the class can't be made to tell.
+    func prepare(_ object: AnyObject) -> Bool {
+      cdh_hook_class_of(Unmanaged.passUnretained(object).toOpaque()) { DeinitRegistry.shared.objectDeinitialises($0) }
+    }
+
+    static func isDeinitialising(_ object: AnyObject) -> Bool {
+      cdh_is_deinitialising(Unmanaged.passUnretained(object).toOpaque())
+    }
+  }
+
+  extension DeinitHookMechanism {
+    static func detect() -> DeinitHookMechanism { DeinitSelfCheck.passes() ? .classMetadata : .weakReference }
+  }
+#endif

@@ -1,0 +1,216 @@
+import Synchronization
+
+/// One part of the table that knows, by address, what is to happen when an object deinitialises.
+///
+/// Every instance of a hooked class asks on its way out, whether it carries anything or not. So the question "is there anything
+/// for this address" is answered without a lock; only objects that carry something go through it.
+///
+/// Protocol. Open addressing with linear probing; the keys (object addresses) and their entries are arrays of equal length.
+///
+/// - All writes are made under `lock`. `entries`, the lists of hooks, `live` and `used` are read under it, too. User code never runs
+///   under it, and nothing is released under it, because a release can run user code.
+/// - The keys are also read without the lock, by ``mayContain(_:)``. A key is stored before the call that installed it returns, and the
+///   installing thread holds a strong reference meanwhile; so for the thread that destroys the object, the store has happened.
+/// - A slot that lies on the probe path of a live key never becomes `vacant` in the same block: a removed key leaves a `removed`
+///   mark, unless the slot after it is vacant, which means that no probe path crosses it. So a reader can't miss a live key
+///   while others are inserted and removed around it.
+/// - Rehashing fills another block and then publishes it. A block that was outgrown keeps its keys and is never freed
+///   (together they are smaller than the one in use). Rehashing at the same size, to drop `removed` marks, alternates between two
+///   blocks, and so clears one that a slow reader may still be in. `generation` tells: it is raised before the clearing,
+///   and the clearing stores release, so that a reader who saw a cleared slot (its loads acquire) also sees the generation move,
+///   and asks again. A false "maybe" costs the lock, a false "no" can't be.
+struct DeinitShard: ~Copyable {
+  /// What an object carries.
+  struct Entry {
+    var attachment: (any DeinitAttachment)?
+    var hooks = DeinitHookList()
+
+    var isEmpty: Bool { attachment == nil && hooks.isEmpty }
+  }
+
+  private static var vacant: UInt { 0 }
+  private static var removed: UInt { 1 }
+  private static var initialCapacity: Int { 16 }
+
+  let lock: Lock
+  private let generation = Atomic<UInt>(0)
+  private let published: Atomic<UInt>  // the address of the block of keys in use
+  private var spare: KeyBlock?
+  private var outgrown: [KeyBlock] = []
+  private var entries: UnsafeMutablePointer<Entry>
+  private(set) var live = 0
+  private var used = 0  // slots that are not vacant
+
+  init(seed: UInt64) {
+    lock = Lock(seed: seed)
+    published = Atomic(KeyBlock(capacity: Self.initialCapacity).address)
+    entries = .allocate(capacity: Self.initialCapacity)
+    entries.initialize(repeating: Entry(), count: Self.initialCapacity)
+  }
+
+  deinit {
+    let keys = block
+    entries.deinitialize(count: keys.capacity)
+    entries.deallocate()
+    keys.deallocate()
+    spare?.deallocate()
+    for keys in outgrown { keys.deallocate() }
+  }
+
+  /// Whether the address may carry something; exact unless somebody rehashes just now. Takes no lock.
+  @inline(__always)
+  borrowing func mayContain(_ key: UInt) -> Bool {
+    for _ in 0..<4 {
+      let before = generation.load(ordering: .acquiring)
+      if block.contains(key) { return true }
+      if generation.load(ordering: .acquiring) == before { return false }
+    }
+    return true
+  }
+
+  // The rest is called under the lock ------------------------------------------------------------------------------
+
+  /// The number of slots; for tests of memory.
+  var capacity: Int { block.capacity }
+
+  func slot(of key: UInt) -> Int? {
+    let keys = block
+    var slot = keys.home(of: key)
+    while true {
+      let found = keys[slot]
+      if found == key { return slot }
+      if found == Self.vacant { return nil }
+      slot = keys.after(slot)
+    }
+  }
+
+  mutating func insertingSlot(of key: UInt) -> Int {
+    if (used + 1) * 4 > block.capacity * 3 { rehash() }
+    let keys = block
+    var slot = keys.home(of: key)
+    var reusable: Int?
+    while true {
+      let found = keys[slot]
+      if found == key { return slot }
+      if found == Self.vacant { break }
+      if found == Self.removed, reusable == nil { reusable = slot }
+      slot = keys.after(slot)
+    }
+    if let reusable {
+      slot = reusable
+    } else {
+      used += 1
+    }
+    live += 1
+    keys.store(key, at: slot)
+    return slot
+  }
+
+  /// The entry must have been emptied: nothing is released here.
+  mutating func remove(at slot: Int) {
+    let keys = block
+    live -= 1
+    keys.store(Self.removed, at: slot)
+    guard keys[keys.after(slot)] == Self.vacant else { return }
+    var slot = slot
+    while keys[slot] == Self.removed {
+      keys.store(Self.vacant, at: slot)
+      used -= 1
+      slot = keys.before(slot)
+    }
+  }
+
+  subscript(slot: Int) -> Entry {
+    _read { yield entries[slot] }
+    nonmutating _modify { yield &entries[slot] }
+  }
+
+  private var block: KeyBlock {
+    @inline(__always) get { KeyBlock(address: published.load(ordering: .acquiring)) }
+  }
+
+  private mutating func rehash() {
+    let old = block
+    let grows = (live + 1) * 2 > old.capacity
+    let new: KeyBlock
+    if !grows, let spare {
+      generation.wrappingAdd(1, ordering: .relaxed)
+      for slot in 0..<spare.capacity { spare.store(Self.vacant, at: slot) }
+      new = spare
+    } else {
+      new = KeyBlock(capacity: grows ? old.capacity * 2 : old.capacity)
+    }
+    let newEntries = UnsafeMutablePointer<Entry>.allocate(capacity: new.capacity)
+    newEntries.initialize(repeating: Entry(), count: new.capacity)
+    for slot in 0..<old.capacity where old[slot] > Self.removed {
+      let key = old[slot]
+      var target = new.home(of: key)
+      while new[target] != Self.vacant { target = new.after(target) }
+      new.store(key, at: target)
+      swap(&newEntries[target], &entries[slot])
+    }
+    entries.deinitialize(count: old.capacity)
+    entries.deallocate()
+    entries = newEntries
+    used = live
+    if grows {
+      outgrown.append(old)
+      if let spare { outgrown.append(spare) }
+      spare = nil
+    } else {
+      spare = old
+    }
+    published.store(new.address, ordering: .releasing)
+  }
+}
+
+/// A power of two of keys behind a word that holds the capacity less one, so that one load publishes both.
+private struct KeyBlock {
+  private let words: UnsafeMutablePointer<Atomic<UInt>>
+
+  init(capacity: Int) {
+    words = .allocate(capacity: capacity + 1)
+    (words + 0).initialize(to: Atomic(UInt(capacity - 1)))
+    for slot in 0..<capacity { (words + slot + 1).initialize(to: Atomic(0)) }
+  }
+
+  @inline(__always)
+  init(address: UInt) {
+    // Only addresses of blocks made above are published.
+    words = UnsafeMutablePointer(bitPattern: address).unsafelyUnwrapped
+  }
+
+  func deallocate() {
+    words.deinitialize(count: capacity + 1)
+    words.deallocate()
+  }
+
+  var address: UInt { UInt(bitPattern: words) }
+  var capacity: Int { Int(mask) + 1 }
+
+  @inline(__always)
+  private var mask: UInt { words[0].load(ordering: .relaxed) }
+
+  @inline(__always)
+  func home(of key: UInt) -> Int { Int((DeinitRegistry.scatter(key) >> 8) & mask) }
+  @inline(__always)
+  func after(_ slot: Int) -> Int { Int((UInt(slot) &+ 1) & mask) }
+  func before(_ slot: Int) -> Int { Int((UInt(slot) &- 1) & mask) }
+
+  @inline(__always)
+  subscript(slot: Int) -> UInt { words[slot + 1].load(ordering: .acquiring) }
+  @inline(__always)
+  func store(_ key: UInt, at slot: Int) { words[slot + 1].store(key, ordering: .releasing) }
+
+  @inline(__always)
+  func contains(_ key: UInt) -> Bool {
+    let mask = mask
+    var slot = home(of: key)
+    while true {
+      let found = words[slot + 1].load(ordering: .acquiring)
+      if found == key { return true }
+      if found == 0 { return false }
+      slot = Int((UInt(slot) &+ 1) & mask)
+    }
+  }
+}
