@@ -48,19 +48,23 @@ struct MemberList {
   }
 
   /// Takes the member out, if it is in. O(1).
-  mutating func remove(_ member: some LifetimeMember, keepingPlaces: Bool) {
+  /// - Returns: the member that has filled its place, if it could be retained. Let go of it when the lock is free: the
+  ///   reference may be the last one by then, and the deinit takes the lock.
+  mutating func remove(_ member: some LifetimeMember, keepingPlaces: Bool) -> (any LifetimeMember)? {
     let index = Int(member.memberIndex)
-    guard index != Int(Self.notListed) else { return }
+    guard index != Int(Self.notListed) else { return nil }
     member.memberIndex = Self.notListed
-    guard index < entries.count else { return }
+    guard index < entries.count else { return nil }
     if keepingPlaces {
       entries[index].member = nil
-      return
+      return nil
     }
     let last = entries.removeLast()
-    guard index < entries.count else { return }
+    guard index < entries.count else { return nil }
     entries[index] = last
-    last.member?.memberIndex = Int32(truncatingIfNeeded: index)
+    let moved = last.retained()
+    last.member?.memberIndex = Int32(truncatingIfNeeded: index)  // also if it is in its deinit, which a reference more or less doesn't change
+    return moved
   }
 
   /// Takes the members at the places `start..<start + limit` out and appends those that can still be retained.

@@ -1,0 +1,34 @@
+import Dispatch
+
+/// A body whose group has been entered, and is left when the body has been released: after it ran, or when its owner ended,
+/// whichever way it goes.
+final class GroupedBody<Body: Sendable>: Sendable {
+  nonisolated(unsafe) private(set) var body: Body?  // written in the deinit only
+  private let group: DispatchGroup
+
+  init(_ body: Body, in group: DispatchGroup) {
+    self.body = body
+    self.group = group
+    group.enter()
+  }
+
+  deinit {
+    body = nil
+    group.leave()
+  }
+}
+
+/// A body with the timer that will run it. The timer goes with the body: when the owner ends, nothing waits for the deadline.
+final class DelayedBody<Body: Sendable>: Sendable {
+  let body: Body
+  nonisolated(unsafe) private let timer: any DispatchSourceTimer  // a GCD source: any thread may cancel it
+
+  init(_ body: Body, on timer: any DispatchSourceTimer) {
+    self.body = body
+    self.timer = timer
+  }
+
+  deinit {
+    timer.cancel()
+  }
+}
