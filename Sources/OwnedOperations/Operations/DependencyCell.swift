@@ -1,0 +1,144 @@
+import Foundation
+
+/// What an operation waits for, and the way back to it for those it waits for.
+///
+/// A dependency must reach its dependents when it finishes, but not keep them: it holds their cells. The cell knows its operation unretained, and is
+/// emptied in the operation's deinit.
+///
+/// Everything is guarded by `lock`, which is the innermost: the lock of an operation may be held around it, none is taken inside.
+final class DependencyCell: Sendable {
+  private struct Entry {
+    /// Nil once removed: places don't move until the list is tidied up.
+    var operation: Operation?
+    var isAwaited: Bool
+  }
+
+  /// Up to here lists are searched from end to end.
+  private static let scanLimit = 8
+
+  private let lock = Lock()
+  // Guarded by `lock`.
+  nonisolated(unsafe) private var dependent: UnretainedReference<OwnedOperation>?
+  nonisolated(unsafe) private var entries: [Entry] = []
+  nonisolated(unsafe) private var removedCount = 0
+  nonisolated(unsafe) private var places: [ObjectIdentifier: Int] = [:]
+  nonisolated(unsafe) private var sentinels: [ObjectIdentifier: PlainDependencySentinel] = [:]
+
+  init(_ dependent: OwnedOperation) {
+    self.dependent = UnretainedReference(dependent)
+  }
+
+  /// In the order in which they were added.
+  var operations: [Operation] { lock.withLock { entries.compactMap(\.operation) } }
+
+  func contains(_ operation: Operation) -> Bool {
+    lock.withLock { place(of: operation) != nil }
+  }
+
+  /// - Returns: false if the operation is there already.
+  func insert(_ operation: Operation, isAwaited: Bool) -> Bool {
+    lock.withLock {
+      guard place(of: operation) == nil else { return false }
+      entries.append(Entry(operation: operation, isAwaited: isAwaited))
+      if !places.isEmpty {
+        places[ObjectIdentifier(operation)] = entries.count - 1
+      } else if entries.count > Self.scanLimit {
+        indexPlaces()
+      }
+      return true
+    }
+  }
+
+  struct Removal {
+    let wasAwaited: Bool
+    let operation: Operation?
+    let sentinel: PlainDependencySentinel?
+  }
+
+  /// - Returns: nil if the operation is not there. What is in the removal is to be released outside locks.
+  func remove(_ operation: Operation) -> Removal? {
+    lock.withLock {
+      guard let place = place(of: operation) else { return nil }
+      let removal = Removal(
+        wasAwaited: entries[place].isAwaited, operation: entries[place].operation,
+        sentinel: sentinels.removeValue(forKey: ObjectIdentifier(operation)))
+      entries[place] = Entry(operation: nil, isAwaited: false)
+      removedCount += 1
+      if !places.isEmpty { places[ObjectIdentifier(operation)] = nil }
+      if removedCount > Self.scanLimit, removedCount > entries.count / 2 {
+        entries.removeAll { $0.operation == nil }
+        removedCount = 0
+        if !places.isEmpty { indexPlaces() }
+      }
+      return removal
+    }
+  }
+
+  /// The dependency has finished.
+  /// - Returns: the dependent if it was waiting for it until now.
+  func resolve(_ operation: Operation) -> OwnedOperation? {
+    lock.withLock {
+      guard let place = place(of: operation), entries[place].isAwaited else { return nil }
+      entries[place].isAwaited = false
+      return dependent?.retained()
+    }
+  }
+
+  /// The dependent, if it waits for the operation.
+  func waiting(for operation: Operation) -> OwnedOperation? {
+    lock.withLock {
+      guard let place = place(of: operation), entries[place].isAwaited else { return nil }
+      return dependent?.retained()
+    }
+  }
+
+  func isWaiting(for operation: Operation) -> Bool {
+    lock.withLock {
+      guard let place = place(of: operation) else { return false }
+      return entries[place].isAwaited
+    }
+  }
+
+  /// - Returns: false if the operation is not waited for any more.
+  func keep(_ sentinel: PlainDependencySentinel, for operation: Operation) -> Bool {
+    lock.withLock {
+      guard let place = place(of: operation), entries[place].isAwaited else { return false }
+      sentinels[ObjectIdentifier(operation)] = sentinel
+      return true
+    }
+  }
+
+  func takeSentinel(for operation: Operation) -> PlainDependencySentinel? {
+    lock.withLock { sentinels.removeValue(forKey: ObjectIdentifier(operation)) }
+  }
+
+  /// In the dependent's deinit.
+  /// - Returns: the dependencies, to be let go of.
+  func close() -> [Operation] {
+    var operations: [Operation] = []
+    var formerSentinels: [ObjectIdentifier: PlainDependencySentinel] = [:]
+    lock.withLock {
+      dependent = nil
+      operations = entries.compactMap(\.operation)
+      entries = []
+      places = [:]
+      swap(&formerSentinels, &sentinels)
+    }
+    for sentinel in formerSentinels.values { sentinel.disarm() }
+    return operations
+  }
+
+  // MARK: Under the lock
+
+  private func place(of operation: Operation) -> Int? {
+    if !places.isEmpty { return places[ObjectIdentifier(operation)] }
+    return entries.firstIndex { $0.operation === operation }
+  }
+
+  private func indexPlaces() {
+    places.removeAll(keepingCapacity: true)
+    for (place, entry) in entries.enumerated() {
+      if let operation = entry.operation { places[ObjectIdentifier(operation)] = place }
+    }
+  }
+}

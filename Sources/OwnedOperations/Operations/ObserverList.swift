@@ -1,0 +1,241 @@
+import Foundation
+import Synchronization
+
+/// The key paths that can be observed.
+struct ObservedKeys: OptionSet, Sendable {
+  let rawValue: UInt8
+
+  static let isReady = ObservedKeys(rawValue: 1)
+  static let isExecuting = ObservedKeys(rawValue: 2)
+  static let isFinished = ObservedKeys(rawValue: 4)
+  static let isCancelled = ObservedKeys(rawValue: 8)
+  static let state = ObservedKeys(rawValue: 16)
+  static let queuePriority = ObservedKeys(rawValue: 32)
+  static let dependencies = ObservedKeys(rawValue: 64)
+
+  init(rawValue: UInt8) { self.rawValue = rawValue }
+
+  /// Empty for a key path that never changes.
+  init(_ keyPath: PartialKeyPath<OwnedOperation>) {
+    switch keyPath {
+    case \OwnedOperation.isReady: self = .isReady
+    case \OwnedOperation.isExecuting: self = .isExecuting
+    case \OwnedOperation.isFinished: self = .isFinished
+    case \OwnedOperation.isCancelled: self = .isCancelled
+    case \OwnedOperation.state: self = .state
+    case \OwnedOperation.queuePriority: self = .queuePriority
+    case \OwnedOperation.dependencies: self = .dependencies
+    default: self = []
+    }
+  }
+
+  /// What an exchange of the word changes for observers.
+  init(changedFrom old: StateWord, to new: StateWord) {
+    self = []
+    if old.isReady != new.isReady { insert(.isReady) }
+    if (old.phase == .executing) != (new.phase == .executing) { insert(.isExecuting) }
+    if old.isFinished != new.isFinished { insert(.isFinished) }
+    if old.isCancelled != new.isCancelled { insert(.isCancelled) }
+    if old.state != new.state { insert(.state) }
+    if old.priority != new.priority { insert(.queuePriority) }
+  }
+}
+
+/// All that can be observed, at one moment.
+struct ObservedValues: Sendable {
+  let word: StateWord
+  let dependencies: [Operation]
+
+  init(_ word: StateWord, _ dependencies: [Operation]) {
+    self.word = word
+    self.dependencies = dependencies
+  }
+
+  func value<Value>(of key: ObservedKeys) -> Value? {
+    let value: Any? =
+      switch key {
+      case .isReady: word.isReady
+      case .isExecuting: word.phase == .executing
+      case .isFinished: word.isFinished
+      case .isCancelled: word.isCancelled
+      case .state: word.state
+      case .queuePriority: word.priority
+      case .dependencies: dependencies
+      default: nil
+      }
+    return value as? Value
+  }
+}
+
+/// The observers of one operation, and the changes they have yet to hear of. Guarded by the operation's lock.
+///
+/// One thread at a time delivers, in the order of the list, outside the lock. What is recorded meanwhile it delivers next.
+final class ObserverList {
+  struct Entry {
+    let number: UInt64
+    let old: ObservedValues
+    let new: ObservedValues
+    let keys: ObservedKeys
+    /// Those who want to hear beforehand have heard of these.
+    let announced: ObservedKeys
+    /// For the first call to one registration.
+    var initial: ObserverRegistration?
+  }
+
+  struct Batch {
+    let entries: [Entry]
+    let registrations: [ObserverRegistration]
+
+    func deliver(_ operation: OwnedOperation) {
+      for entry in entries {
+        if let registration = entry.initial {
+          registration.deliverInitial(operation, entry.new)
+          continue
+        }
+        for registration in registrations where registration.isMeant(by: entry) {
+          registration.deliver(operation, entry)
+        }
+      }
+    }
+  }
+
+  private(set) var registrations: [ObserverRegistration] = []
+  private var entries: [Entry] = []
+  private var nextNumber: UInt64 = 0
+  private(set) var isDelivering = false
+  private(set) var observesDependencies = false
+
+  func add(_ registration: ObserverRegistration, _ initial: ObservedValues?) {
+    if registrations.count == registrations.capacity { registrations.removeAll { $0.hasEnded } }
+    registration.firstNumber = nextNumber
+    registrations.append(registration)
+    if registration.keys.contains(.dependencies) { observesDependencies = true }
+    if let initial {
+      entries.append(Entry(number: nextNumber, old: initial, new: initial, keys: [], announced: [], initial: registration))
+    }
+  }
+
+  func record(from old: StateWord, to new: StateWord, announced: ObservedKeys) {
+    let keys = ObservedKeys(changedFrom: old, to: new)
+    guard !keys.isEmpty else { return }
+    record(ObservedValues(old, []), ObservedValues(new, []), keys, announced)
+  }
+
+  func record(dependenciesFrom old: [Operation], to new: [Operation], announced: ObservedKeys) {
+    record(ObservedValues(.initial, old), ObservedValues(.initial, new), .dependencies, announced)
+  }
+
+  private func record(_ old: ObservedValues, _ new: ObservedValues, _ keys: ObservedKeys, _ announced: ObservedKeys) {
+    entries.append(Entry(number: nextNumber, old: old, new: new, keys: keys, announced: announced, initial: nil))
+    nextNumber += 1
+  }
+
+  func beginDelivery() -> Batch? { isDelivering ? nil : continueDelivery() }
+
+  /// The next changes; nil at the end.
+  func continueDelivery() -> Batch? {
+    isDelivering = !entries.isEmpty
+    guard isDelivering else { return nil }
+    defer { entries = [] }
+    return Batch(entries: entries, registrations: registrations)
+  }
+
+  func takeAll() -> [ObserverRegistration] {
+    defer { registrations = [] }
+    return registrations
+  }
+
+  /// In the operation's deinit.
+  func endAll() {
+    for registration in takeAll() { registration.end() }
+  }
+}
+
+/// One observer.
+// `@unchecked Sendable`: `firstNumber` is written once, before the registration is shared; subclasses guard what they keep.
+class ObserverRegistration: @unchecked Sendable {
+  let keys: ObservedKeys
+  let options: OperationObservation.Options
+  /// The first change it is to hear of.
+  fileprivate(set) var firstNumber: UInt64 = 0
+
+  init(_ keys: ObservedKeys, _ options: OperationObservation.Options) {
+    self.keys = keys
+    self.options = options
+  }
+
+  func isMeant(by entry: ObserverList.Entry) -> Bool {
+    entry.number >= firstNumber && !keys.isDisjoint(with: entry.keys)
+  }
+
+  var hasEnded: Bool { false }
+  func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {}
+  func deliverPrior(_ operation: OwnedOperation, _ values: ObservedValues) {}
+  func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry) {}
+
+  /// Any thread, more than once.
+  func end() {}
+}
+
+final class HandlerRegistration<Value>: ObserverRegistration, @unchecked Sendable {  // `stored` is guarded by `lock`
+  typealias Handler = @Sendable (OwnedOperation, OperationChange<Value>) -> Void
+
+  private let lock = Lock()
+  private var stored: Handler?
+
+  init(_ keys: ObservedKeys, _ options: OperationObservation.Options, _ handler: @escaping Handler) {
+    stored = handler
+    super.init(keys, options)
+  }
+
+  private var handler: Handler? { lock.withLock { stored } }
+
+  override var hasEnded: Bool { handler == nil }
+
+  override func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {
+    let value: Value? = options.contains(.new) ? values.value(of: keys) : nil
+    handler?(operation, OperationChange(newValue: value, oldValue: nil, isPrior: false))
+  }
+
+  override func deliverPrior(_ operation: OwnedOperation, _ values: ObservedValues) {
+    let value: Value? = options.contains(.old) ? values.value(of: keys) : nil
+    handler?(operation, OperationChange(newValue: nil, oldValue: value, isPrior: true))
+  }
+
+  override func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry) {
+    if options.contains(.prior), entry.announced.isDisjoint(with: keys) { deliverPrior(operation, entry.old) }
+    let old: Value? = options.contains(.old) ? entry.old.value(of: keys) : nil
+    let new: Value? = options.contains(.new) ? entry.new.value(of: keys) : nil
+    handler?(operation, OperationChange(newValue: new, oldValue: old, isPrior: false))
+  }
+
+  override func end() {
+    var former: Handler?
+    lock.withLock { swap(&former, &stored) }
+  }
+}
+
+final class StateStreamRegistration: ObserverRegistration, @unchecked Sendable {  // a continuation may be used from any thread
+  private let continuation: AsyncStream<OperationState>.Continuation
+  private let isOver = Atomic<Bool>(false)
+
+  init(_ continuation: AsyncStream<OperationState>.Continuation) {
+    self.continuation = continuation
+    super.init(.state, [])
+  }
+
+  override var hasEnded: Bool { isOver.load(ordering: .relaxed) }
+
+  override func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {
+    continuation.yield(values.word.state)
+  }
+
+  override func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry) {
+    continuation.yield(entry.new.word.state)
+  }
+
+  override func end() {
+    guard !isOver.exchange(true, ordering: .acquiringAndReleasing) else { return }
+    continuation.finish()
+  }
+}

@@ -1,0 +1,29 @@
+import Foundation
+
+/// What few operations have, kept out of the many: made when it is first needed. Guarded by the operation's lock.
+final class OperationExtras {
+  var name: String?
+  var completionBlock: (@Sendable () -> Void)?
+  /// Whether the completion block had its turn, or the operation has finished in a way that gives it none any more.
+  var completionIsOver = false
+  /// What the work threw.
+  var error: (any Error)?
+  /// The dependency that did not succeed. Written once, before the word can name this reason.
+  var failedDependency: String?
+  var timeout: Duration?
+  var timer: (any DispatchSourceTimer)?
+  /// All but the first.
+  var dependents: [DependencyCell] = []
+  var waiters: [OperationWaiter] = []
+  var observers: ObserverList?
+}
+
+extension OwnedOperation {
+  /// Under the lock.
+  final func makeExtras() -> OperationExtras {
+    if let extras { return extras }
+    let new = OperationExtras()
+    extras = new
+    return new
+  }
+}

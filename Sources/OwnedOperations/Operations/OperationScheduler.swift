@@ -1,0 +1,84 @@
+import Foundation
+
+/// What runs operations: a queue of ours.
+protocol OperationScheduler: AnyObject, Sendable {
+  /// An operation that was attached blocked has become ready. Any thread, outside locks; once for each time the scheduler found it blocked.
+  func operationDidBecomeReady(_ operation: OwnedOperation)
+
+  /// `isFinished` is visible and dependents have been released. Once for each operation attached, before its completion block; any thread.
+  func operationDidFinish(_ operation: OwnedOperation)
+
+  /// Any thread, outside locks.
+  func operation(_ operation: OwnedOperation, didChangePriorityFrom old: Operation.QueuePriority)
+}
+
+extension OwnedOperation {
+  enum AttachResult {
+    /// May be started at once.
+    case ready
+    /// `operationDidBecomeReady` will tell.
+    case blocked
+    /// Attached already, started, or finished.
+    case refused(OwnedOperationError)
+  }
+
+  /// Gives the operation to a scheduler, which it keeps until it has finished. From now on a cancellation of work that has not started finishes it at once.
+  ///
+  /// A cancelled operation that has not finished can be attached; it is ready, and its `start()` finishes it.
+  func attach(to scheduler: any OperationScheduler) -> AttachResult {
+    var refusal: OwnedOperationError?
+    lock.lock()
+    let isFree = !load().contains(.attached) && self.scheduler == nil
+    if isFree { self.scheduler = scheduler }
+    lock.unlock()
+    let change =
+      !isFree
+      ? nil
+      : update { word in
+        guard word.phase == .pending, !word.contains(.wasStarted), !word.contains(.finishClaimed) else { return nil }
+        var new = word
+        new.insert(.attached)
+        if word.isReady { new.insert(.announced) }
+        return new
+      }
+    if let change { return change.new.isReady ? .ready : .blocked }
+    if isFree { lock.withLock { self.scheduler = nil } }
+    let word = load()
+    if word.phase == .executing {
+      refusal = .alreadyExecuting(label)
+    } else if word.isFinished || word.contains(.finishClaimed) {
+      let isForEndedOwner = word.isCancelled && word.reason == .ownerEnded && !word.contains(.wasStarted)
+      refusal = isForEndedOwner ? .ownerEnded(operation: label, owner: ownerID) : .alreadyFinished(label)
+    }
+    return .refused(refusal ?? .alreadyEnqueued(label))
+  }
+
+  /// Takes back `attach`, for a call that turns out to be refused as a whole. Does nothing once the operation has started or been finished.
+  func detach() {
+    let change = update { word in
+      guard word.phase == .pending, word.contains(.attached), !word.contains(.finishClaimed), !word.contains(.wasStarted) else {
+        return nil
+      }
+      var new = word
+      new.remove([.attached, .announced])
+      return new
+    }
+    guard change != nil else { return }
+    var former: (any OperationScheduler)?
+    lock.withLock { swap(&former, &scheduler) }
+  }
+
+  /// `start()`, for the scheduler, unless a dependency was added after the operation had become ready.
+  /// - Returns: false if it is blocked again; `operationDidBecomeReady` will tell.
+  func startIfReady() -> Bool {
+    let isBlocked = update { word in
+      guard !word.isReady else { return nil }
+      var new = word
+      new.remove(.announced)
+      return new
+    }
+    guard isBlocked == nil else { return false }
+    start()
+    return true
+  }
+}

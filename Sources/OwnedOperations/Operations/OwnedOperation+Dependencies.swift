@@ -1,0 +1,213 @@
+import Foundation
+
+/// A dependency that failed or was cancelled. Its name is made out only if somebody is cancelled for it.
+struct DependencyFailure {
+  private let operation: Operation
+
+  init(_ operation: Operation) { self.operation = operation }
+
+  var name: String { operation.name ?? OwnedOperation.label(of: operation) }
+}
+
+extension OwnedOperation {
+  // MARK: As a dependent
+
+  final func insertDependency(_ dependency: Operation) {
+    let cell = lock.withLock { () -> DependencyCell in
+      if let dependencyCell { return dependencyCell }
+      let new = DependencyCell(self)
+      dependencyCell = new
+      return new
+    }
+    guard !cell.contains(dependency) else { return }
+    let owned = dependency as? OwnedOperation
+    guard !dependency.isFinished else {
+      _ = changeDependencies(of: cell) { cell.insert(dependency, isAwaited: false) }
+      checkSuccess(of: dependency)
+      return
+    }
+    // Counted before it can be resolved, so that the count never runs ahead of the list.
+    changeDependencyCount(by: 1)
+    guard changeDependencies(of: cell, { cell.insert(dependency, isAwaited: true) }) else {
+      changeDependencyCount(by: -1)
+      return
+    }
+    if let owned {
+      if !owned.addDependent(cell), cell.resolve(owned) != nil { changeDependencyCount(by: -1) }
+    } else {
+      let sentinel = PlainDependencySentinel(dependency, cell)
+      if cell.keep(sentinel, for: dependency) { sentinel.arm() }
+    }
+    checkSuccess(of: dependency)
+  }
+
+  final func deleteDependency(_ dependency: Operation) {
+    guard let cell = lock.withLock({ dependencyCell }) else { return }
+    var removal: DependencyCell.Removal?
+    guard
+      changeDependencies(
+        of: cell,
+        {
+          removal = cell.remove(dependency)
+          return removal != nil
+        }), let removal
+    else { return }
+    removal.sentinel?.disarm()
+    (dependency as? OwnedOperation)?.forgetDependent(cell)
+    if removal.wasAwaited { changeDependencyCount(by: -1) }
+  }
+
+  /// Changes the list and tells observers. Runs under the operation's lock if there are any, so that changes are recorded in order.
+  private func changeDependencies(of cell: DependencyCell, _ body: () -> Bool) -> Bool {
+    guard load().contains(.isObserved) else { return body() }
+    let former = cell.operations
+    let announced: ObservedKeys = announceDependencyChange(from: former)
+    let isChanged = lock.withLock {
+      guard let observers = extras?.observers, observers.observesDependencies else { return body() }
+      let old = cell.operations
+      guard body() else { return false }
+      observers.record(dependenciesFrom: old, to: cell.operations, announced: announced)
+      return true
+    }
+    deliverChanges()
+    return isChanged
+  }
+
+  private func changeDependencyCount(by amount: Int) {
+    let change = update { word in Self.word(word, withDependencyCountChangedBy: amount) }
+    if let change { react(to: change) }
+  }
+
+  @inline(__always)
+  private static func word(_ word: StateWord, withDependencyCountChangedBy amount: Int) -> StateWord {
+    var new = word
+    new.unfinishedDependencyCount &+= UInt64(bitPattern: Int64(amount))
+    if amount < 0, new.unfinishedDependencyCount == 0, word.phase == .pending, !word.isCancelled, word.contains(.attached) {
+      new.insert(.announced)
+    }
+    return new
+  }
+
+  /// One of the dependencies has finished, and the cell has marked it so.
+  final func dependencyDidFinish(_ failure: DependencyFailure?, _ aftermath: inout Aftermath) {
+    let change = update { word in
+      var new = Self.word(word, withDependencyCountChangedBy: -1)
+      if let failure, word.canBeCancelledForDependency {
+        noteFailedDependency(failure)
+        new.cancel(.dependencyFailed)
+        new.insert(.cancelClaimed)
+        if !word.contains(.announced) { new.remove(.announced) }
+      }
+      return new
+    }
+    guard let change else { return }
+    if change.turned(.cancelClaimed) {
+      aftermath.handleCancellation(of: self)
+    } else {
+      react(to: change)
+    }
+  }
+
+  /// Before the word can name the reason.
+  private func noteFailedDependency(_ failure: DependencyFailure) {
+    let name = failure.name
+    lock.withLock {
+      let extras = makeExtras()
+      if extras.failedDependency == nil { extras.failedDependency = name }
+    }
+  }
+
+  // MARK: Policy
+
+  final func setDependencyPolicy(_ policy: DependencyPolicy) {
+    update { word in
+      var new = word
+      if policy == .requireSuccess { new.insert(.requiresSuccess) } else { new.remove(.requiresSuccess) }
+      return new
+    }
+    guard policy == .requireSuccess, let cell = lock.withLock({ dependencyCell }) else { return }
+    for dependency in cell.operations { checkSuccess(of: dependency) }
+  }
+
+  /// For a dependency that may have failed or been cancelled before it knew of us, or before we required success.
+  private func checkSuccess(of dependency: Operation) {
+    guard load().contains(.requiresSuccess) else { return }
+    let hasFailed =
+      if let owned = dependency as? OwnedOperation {
+        owned.isCancelled || owned.isFinished && owned.load().contains(.failed)
+      } else {
+        dependency.isFinished && dependency.isCancelled
+      }
+    if hasFailed {
+      Aftermath.run { aftermath in cancel(for: DependencyFailure(dependency), &aftermath) }
+    }
+  }
+
+  private func cancel(for failure: DependencyFailure, _ aftermath: inout Aftermath) {
+    let change = update { word in
+      // Exchanged even if nothing changes: a policy set at this moment is either seen here, or its setter sees the failed dependency.
+      guard word.canBeCancelledForDependency else { return word }
+      noteFailedDependency(failure)
+      var new = word
+      new.cancel(.dependencyFailed)
+      new.insert(.cancelClaimed)
+      return new
+    }
+    if let change, change.turned(.cancelClaimed) { aftermath.handleCancellation(of: self) }
+  }
+
+  // MARK: As a dependency
+
+  /// - Returns: false if this operation has finished.
+  private func addDependent(_ cell: DependencyCell) -> Bool {
+    lock.withLock {
+      guard !load().isFinished else { return false }
+      if firstDependent == nil {
+        firstDependent = cell
+        return true
+      }
+      let extras = makeExtras()
+      if extras.dependents.count == extras.dependents.capacity { sweepDependents(extras) }
+      extras.dependents.append(cell)
+      return true
+    }
+  }
+
+  /// Takes out the cells of dependents that have gone or no longer wait for us. Done when the array would have to grow; doubling what is left over
+  /// keeps that amortised O(1). A cell whose dependent has gone is empty: letting go of it under the lock runs no code of the user's.
+  private func sweepDependents(_ extras: OperationExtras) {
+    guard extras.dependents.count >= 16 else { return }
+    var known: Set<ObjectIdentifier> = []
+    extras.dependents.removeAll { !$0.isWaiting(for: self) || !known.insert(ObjectIdentifier($0)).inserted }
+    if extras.dependents.count > extras.dependents.capacity / 2 { extras.dependents.reserveCapacity(extras.dependents.capacity * 2) }
+  }
+
+  /// The dependent has removed us. If its cell is easy to find, it goes (unless we have been added again meanwhile); otherwise with the next sweep.
+  private func forgetDependent(_ cell: DependencyCell) {
+    lock.withLock {
+      guard !cell.isWaiting(for: self) else { return }
+      if firstDependent === cell {
+        firstDependent = nil
+      } else if let extras, extras.dependents.last === cell {
+        extras.dependents.removeLast()
+      }
+    }
+  }
+
+  /// This operation was cancelled: dependents that require success need not wait for it to finish.
+  final func cancelDependents(_ aftermath: inout Aftermath) {
+    var cells: [DependencyCell] = []
+    lock.withLock {
+      if let extras { cells = extras.dependents }
+      if let firstDependent { cells.append(firstDependent) }
+    }
+    let failure = DependencyFailure(self)
+    for cell in cells { cell.waiting(for: self)?.cancel(for: failure, &aftermath) }
+  }
+}
+
+extension StateWord {
+  fileprivate var canBeCancelledForDependency: Bool {
+    contains(.requiresSuccess) && phase == .pending && !isCancelled
+  }
+}

@@ -1,0 +1,103 @@
+import Foundation
+
+extension OwnedOperation {
+  @discardableResult
+  final func finishExecution(throwing error: (any Error)?) -> Bool {
+    let change = update { word in
+      guard word.phase == .executing, !word.contains(.finishClaimed) else { return nil }
+      var new = word
+      new.insert(.finishClaimed)
+      if error != nil { new.insert(.failed) }
+      return new
+    }
+    guard change != nil else { return false }
+    if let error {
+      lock.withLock {
+        let extras = makeExtras()
+        if extras.error == nil { extras.error = error }
+      }
+    }
+    Aftermath.run { aftermath in completeFinish(&aftermath) }
+    return true
+  }
+
+  /// For the one thread that has turned `finishClaimed`. The order matters: work released, finish visible, dependents released, scheduler told,
+  /// Foundation told, waiters woken, observers told, completion block handed over.
+  final func completeFinish(_ aftermath: inout Aftermath) {
+    OperationThread.run(inside: self, isReleasing: true) { releaseWork() }
+    let change = update { word in
+      var new = word
+      if !word.isCancelled, !lifetime.isAlive { new.cancel(.ownerEnded) }
+      if new.isCancelled { new.insert(.cancelClaimed) }
+      new.phase = .finished
+      return new
+    }
+    guard let change else { return }
+    lifetime.leave(self)
+
+    var leftovers = Leftovers()
+    lock.withLock { takeLeftovers(into: &leftovers, wasStarted: change.new.contains(.wasStarted)) }
+    leftovers.timer?.cancel()
+    let failure = change.new.isCancelled || change.new.contains(.failed) ? DependencyFailure(self) : nil
+    if let first = leftovers.firstDependent { release(first, failure, &aftermath) }
+    for dependent in leftovers.dependents { release(dependent, failure, &aftermath) }
+    if change.new.contains(.attached) { leftovers.scheduler?.operationDidFinish(self) }
+    if change.new.contains(.wasStarted) || change.new.contains(.attached) { tellFoundationOfFinish() }
+    for waiter in leftovers.waiters { waiter.wake() }
+    if change.new.contains(.isObserved) { aftermath.announceChanges(of: self) }
+    if change.turned(.cancelClaimed) { aftermath.announceCancellation(of: self) }
+    if let completionBlock = leftovers.completionBlock { runCompletionBlock(completionBlock) }
+  }
+
+  private struct Leftovers {
+    var scheduler: (any OperationScheduler)?
+    var firstDependent: DependencyCell?
+    var dependents: [DependencyCell] = []
+    var waiters: [OperationWaiter] = []
+    var timer: (any DispatchSourceTimer)?
+    var completionBlock: (@Sendable () -> Void)?
+  }
+
+  /// Under the lock.
+  private func takeLeftovers(into leftovers: inout Leftovers, wasStarted: Bool) {
+    swap(&leftovers.scheduler, &scheduler)
+    swap(&leftovers.firstDependent, &firstDependent)
+    guard let extras else { return }
+    swap(&leftovers.dependents, &extras.dependents)
+    swap(&leftovers.waiters, &extras.waiters)
+    swap(&leftovers.timer, &extras.timer)
+    swap(&leftovers.completionBlock, &extras.completionBlock)
+    extras.completionIsOver = leftovers.completionBlock != nil || wasStarted
+  }
+
+  private func release(_ cell: DependencyCell, _ failure: DependencyFailure?, _ aftermath: inout Aftermath) {
+    cell.resolve(self)?.dependencyDidFinish(failure, &aftermath)
+  }
+
+  // MARK: Completion block
+
+  private func runCompletionBlock(_ block: @escaping @Sendable () -> Void) {
+    // As in Foundation, the operation is kept until the block has run.
+    DispatchQueue.global(qos: .default).async { [self] in
+      withExtendedLifetime(self) { block() }
+    }
+  }
+
+  final func setCompletionBlock(_ block: (@Sendable () -> Void)?) {
+    var former = block
+    let isLate = lock.withLock { () -> Bool in
+      guard block != nil || extras != nil else { return false }
+      let word = load()
+      guard word.isFinished else {
+        swap(&former, &makeExtras().completionBlock)
+        return false
+      }
+      // After the finish: nothing, as in Foundation, unless it came without a start, so early that the block could not be there yet.
+      let wasRun = extras?.completionIsOver ?? word.contains(.wasStarted)
+      guard block != nil, !wasRun else { return false }
+      makeExtras().completionIsOver = true
+      return true
+    }
+    if isLate, let block { runCompletionBlock(block) }
+  }
+}

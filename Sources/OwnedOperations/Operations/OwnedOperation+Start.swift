@@ -1,0 +1,123 @@
+import Foundation
+
+extension OwnedOperation {
+  private enum StartDecision {
+    case run
+    /// Cancelled before the start.
+    case settle
+    case alreadyFinished
+    case refused(OwnedOperationError)
+  }
+
+  final func beginStart() throws(OwnedOperationError) {
+    var isForced = false
+    let word = settled()
+    if word.phase == .pending, !word.contains(.attached), !word.isCancelled, !word.contains(.wasStarted), !isReady {
+      // A Foundation queue that has made up its mind can't be refused: it would wait for ever.
+      isForced = isRunByFoundationQueue
+      if !isForced, load().phase == .pending, !isCancelled { throw .notReady(label) }
+    }
+
+    var decision = StartDecision.run
+    let change = update { word in
+      var new = word
+      if word.isFinished {
+        decision = .alreadyFinished
+        guard !word.contains(.wasStarted) else { return nil }
+        new.insert(.wasStarted)
+      } else if word.contains(.wasStarted) {
+        decision = .refused(.alreadyExecuting(label))
+        return nil
+      } else if word.isCancelled {
+        decision = .settle
+        new.insert([.wasStarted, .wantsFinish, .cancelClaimed])
+        if word.contains(.workReleased) { new.insert(.finishClaimed) }
+      } else if !word.isReady, !isForced {
+        decision = .refused(.notReady(label))
+        return nil
+      } else {
+        decision = .run
+        new.insert(.wasStarted)
+        new.phase = .executing
+      }
+      return new
+    }
+    switch decision {
+    case .run: if let change { run(after: change) }
+    case .settle: if let change { settleStart(change) }
+    case .alreadyFinished: tellFoundationOfFinish()
+    case .refused(let error): throw error
+    }
+  }
+
+  /// The start is ours; whether the work runs is decided by this one look at the lifetime.
+  private func run(after change: StateChange) {
+    guard lifetime.isAlive else {
+      finishExecution(throwing: nil)  // which sees that the owner has ended, and cancels
+      return
+    }
+    if change.new.contains(.isObserved) { deliverChanges() }
+    #if canImport(ObjectiveC)
+      tellFoundation(.isExecuting)
+    #endif
+    armTimeout()
+    OperationThread.run(inside: self) { main() }
+    if !isAsynchronous || load().contains(.failed) { finishExecution(throwing: nil) }
+  }
+
+  /// The operation was cancelled before the start. When this returns, it has finished.
+  private func settleStart(_ change: StateChange) {
+    if change.turned(.cancelClaimed) {
+      Aftermath.run { aftermath in processCancellation(&aftermath) }
+    } else if change.turned(.finishClaimed) {
+      Aftermath.run { aftermath in completeFinish(&aftermath) }
+    } else if !OperationThread.isReleasingWork {
+      // The handler of the cancellation is just releasing the work, and will finish. (If that is what this thread is doing further out, it may be the handler.)
+      blockUntilFinished()
+    }
+  }
+
+  /// Keeps the first error of the work.
+  final func recordFailure(_ error: any Error) {
+    lock.withLock {
+      let extras = makeExtras()
+      if extras.error == nil { extras.error = error }
+    }
+    update { word in
+      guard !word.isFinished else { return nil }
+      var new = word
+      new.insert(.failed)
+      return new
+    }
+  }
+
+  private func armTimeout() {
+    guard let timeout else { return }
+    let timer = OperationTimers.makeTimer(after: timeout) { [weak self] in self?.timeoutDidPass() }
+    let isArmed = lock.withLock {
+      guard !load().isFinished else { return false }
+      makeExtras().timer = timer
+      return true
+    }
+    timer.activate()
+    if !isArmed { timer.cancel() }
+  }
+
+  private func timeoutDidPass() {
+    cancel(.timedOut, onReaper: true)
+  }
+}
+
+/// Timers of operations that have a timeout.
+private enum OperationTimers {
+  static let queue = DispatchQueue(label: "OwnedOperations.timeouts", qos: .userInitiated)
+
+  static func makeTimer(after timeout: Duration, _ body: @escaping @Sendable () -> Void) -> any DispatchSourceTimer {
+    let (seconds, attoseconds) = timeout.components
+    let nanoseconds = Double(max(0, seconds)) * 1e9 + Double(max(0, attoseconds)) / 1e9
+    let timer = DispatchSource.makeTimerSource(queue: queue)
+    timer.schedule(deadline: .now() + .nanoseconds(Int(min(nanoseconds, 9e18))))
+    timer.setEventHandler(handler: body)
+    return timer
+  }
+}

@@ -1,0 +1,77 @@
+import Foundation
+import Synchronization
+
+/// All access to the state word. The protocol stands at `StateWord`.
+extension OwnedOperation {
+  @inline(__always)
+  final func load() -> StateWord { StateWord(rawValue: word.load(ordering: .acquiring)) }
+
+  /// The word, after an end of the owner has been written into it: for every question whose answer the end changes.
+  @inline(__always)
+  final func settled() -> StateWord {
+    let word = load()
+    if word.isFinished || word.isCancelled || lifetime.isAlive { return word }
+    return noteOwnerEnded()
+  }
+
+  /// Runs no code of the user's: what follows from the cancellation is left to its handler.
+  @inline(never)
+  private func noteOwnerEnded() -> StateWord {
+    let change = update { word in
+      guard !word.isFinished, !word.isCancelled else { return nil }
+      var new = word
+      new.cancel(.ownerEnded)
+      return new
+    }
+    return change?.new ?? load()
+  }
+
+  /// Exchanges the word for what the closure makes of it. The closure may be called several times, outside locks; it returns nil to leave the word alone.
+  @inline(__always)
+  @discardableResult
+  final func update(_ transform: (StateWord) -> StateWord?) -> StateChange? {
+    var current = load()
+    while !current.contains(.isObserved) {
+      guard let new = transform(current) else { return nil }
+      let (exchanged, original) = word.compareExchange(
+        expected: current.rawValue, desired: new.rawValue, successOrdering: .acquiringAndReleasing, failureOrdering: .acquiring)
+      if exchanged { return StateChange(old: current, new: new) }
+      current = StateWord(rawValue: original)
+    }
+    return updateObserved(transform)
+  }
+
+  /// The exchange and its entry in the list of changes are made under the lock, so that the list is in the order of the exchanges.
+  @inline(never)
+  private func updateObserved(_ transform: (StateWord) -> StateWord?) -> StateChange? {
+    var announced: ObservedKeys = []
+    while true {
+      let current = load()
+      guard let new = transform(current) else { return nil }
+      if current.contains(.isObservedBeforehand) {
+        let keys = ObservedKeys(changedFrom: current, to: new).subtracting(announced)
+        if !keys.isEmpty {
+          announced.formUnion(keys)
+          announceChange(of: keys, from: current)
+          continue
+        }
+      }
+      let isExchanged = lock.withLock {
+        let (exchanged, _) = word.compareExchange(
+          expected: current.rawValue, desired: new.rawValue, successOrdering: .acquiringAndReleasing, failureOrdering: .acquiring)
+        if exchanged { extras?.observers?.record(from: current, to: new, announced: announced) }
+        return exchanged
+      }
+      if isExchanged { return StateChange(old: current, new: new) }
+    }
+  }
+
+  /// What follows from an exchange that neither cancelled nor finished the operation. Outside locks.
+  final func react(to change: StateChange) {
+    if change.new.phase == .pending, !change.new.isCancelled, change.old.isReady != change.new.isReady {
+      if change.new.contains(.readinessWasRead) { tellFoundation(.isReady) }
+      if change.turned(.announced) { lock.withLock { scheduler }?.operationDidBecomeReady(self) }
+    }
+    if change.new.contains(.isObserved) { deliverChanges() }
+  }
+}

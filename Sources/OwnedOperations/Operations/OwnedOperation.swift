@@ -1,0 +1,295 @@
+import Foundation
+import Synchronization
+
+/// An operation that belongs to an owner. When the owner ends, the operation is cancelled, and if it has not started it never will.
+///
+/// Subclass and override ``perform()`` (or, Foundation's habit, `main()`), or use ``OwnedBlockOperation``, ``OwnedAsyncOperation`` or
+/// ``OwnedResultOperation``:
+///
+/// ```swift
+/// final class Thumbnail: OwnedOperation, @unchecked Sendable {
+///   override func perform() throws { try render() }
+/// }
+/// ```
+///
+/// It can be started by hand, added to Foundation's `OperationQueue` or to a queue of this package, and it can depend on plain operations and they on it.
+/// The operation holds the lifetime of its owner, never the owner. All members may be used from any thread; the flags and ``state`` are views of a single
+/// word (see `StateWord`), and never contradict each other.
+///
+/// Foundation's rules hold, with these differences:
+/// - Calls for which Foundation stops the process (`start()` twice, `start()` before the operation is ready) or hangs for ever (`waitUntilFinished()` inside
+///   the operation's own work) are reported on standard error and ignored. ``startOrThrow()`` throws the error instead.
+/// - An operation whose owner has ended finishes without anyone starting it.
+/// - A cancelled operation that sits in a queue of this package finishes at once, without being started.
+///
+/// A subclass may override `perform()`, `main()`, `didCancel(_:)`, `isReady`, `isAsynchronous`, and, calling `super`, `start()`, `cancel()` and the
+/// members that concern dependencies. What a subclass stores is its own to guard.
+///
+// `@unchecked Sendable`: `word` is atomic; `extras`, `dependencyCell`, `firstDependent` and `scheduler` are guarded by `lock`, `memberIndex` by the
+// lifetime's lock, `schedulerSlot` by the scheduler's; the rest never changes.
+open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
+  /// The record of the owner.
+  public final let lifetime: OwnerLifetime
+
+  final let word: Atomic<UInt64>
+  final let lock: Lock
+  final var memberIndex: Int32 = MemberList.notListed
+  final var extras: OperationExtras?
+  final var dependencyCell: DependencyCell?
+  final var firstDependent: DependencyCell?
+  final var scheduler: (any OperationScheduler)?
+  /// For the scheduler's own use.
+  final var schedulerSlot = 0
+
+  /// Makes an operation for the owner with this lifetime. If the owner has ended, the operation is cancelled and finished when this returns, and will
+  /// never run.
+  public init(lifetime: OwnerLifetime) {
+    self.lifetime = lifetime
+    word = Atomic(StateWord.initial.rawValue)
+    lock = Lock(seed: lifetime.id.rawValue)
+    super.init()
+    if !lifetime.join(self) { finishForEndedOwner() }
+  }
+
+  /// Makes an operation for an owner that holds a token.
+  public convenience init(owner: some OperationOwner) {
+    self.init(lifetime: owner.lifetimeToken.lifetime)
+  }
+
+  deinit {
+    if !load().isFinished { lifetime.leave(self) }
+    if let dependencyCell { ChainRelease.release(dependencyCell.close()) }
+    extras?.observers?.endAll()
+    extras?.timer?.cancel()
+  }
+
+  /// Names the owner.
+  public final var ownerID: OwnerID { lifetime.id }
+
+  // MARK: Work, for subclasses
+
+  /// The work. Override this or `main()`; what it throws is the outcome. Runs once, on the thread that starts the operation.
+  ///
+  /// If ``isAsynchronous`` is true, the operation stays executing until ``finish(throwing:)`` is called or this throws; otherwise it finishes when this returns.
+  open func perform() throws {}
+
+  /// Calls ``perform()`` and keeps what it throws.
+  open override func main() {
+    do { try perform() } catch { recordFailure(error) }
+  }
+
+  /// Called once, if the operation is cancelled before it has finished, whatever the reason: stop the request, kill the child.
+  ///
+  /// Runs on the thread that called `cancel()`; for the end of an owner and for a timeout, on a background thread. The work may be running meanwhile,
+  /// or never have started; in that case the operation may have finished already. Not called for an operation made for an owner that had ended.
+  open func didCancel(_ reason: CancellationReason) {}
+
+  /// True in a subclass whose work goes on after ``perform()`` has returned, and ends with ``finish(throwing:)``.
+  open override var isAsynchronous: Bool { false }
+
+  #if canImport(ObjectiveC)
+    open override var isConcurrent: Bool { isAsynchronous }
+  #endif
+
+  /// Lets go of what the kind of operation has stored of its work. Called by whoever may finish the operation, at least once before it has finished.
+  func releaseWork() {}
+
+  /// Stops work that goes on by itself: a task. Called before `didCancel`.
+  func cancelWork() {}
+
+  /// Whether nobody but the operation can end it once its timeout has passed.
+  var finishesOnTimeout: Bool { isAsynchronous }
+
+  /// Whether `didCancel` and `cancelWork` do nothing, so that they need not be called.
+  var ignoresCancellation: Bool { false }
+
+  // MARK: State
+
+  /// How far the operation has come.
+  public final var state: OperationState { settled().state }
+
+  /// True if no dependency is outstanding, or the operation was cancelled. Stays true later.
+  ///
+  /// A subclass may add a condition: return `super.isReady && ...`, and call `didChangeValue(forKey: "isReady")` when the condition changes.
+  open override var isReady: Bool {
+    var word = settled()
+    if !word.contains(.readinessWasRead) {
+      // First the mark, then the answer: if the answer changes later, whoever changes it sees the mark and tells Foundation.
+      let before = self.word.bitwiseOr(StateWord.Bits.readinessWasRead.rawValue, ordering: .acquiringAndReleasing).oldValue
+      word = StateWord(rawValue: before)
+    }
+    guard word.isReady else { return false }
+    // A Foundation queue adds dependencies of its own (on barriers) behind our back.
+    return word.phase != .pending || word.isCancelled || super.isReady
+  }
+
+  /// True from the start of the work to the finish.
+  public override var isExecuting: Bool { load().phase == .executing }
+
+  /// True once the operation has succeeded, failed, or been cancelled for good. Its work has been released by then.
+  public override var isFinished: Bool { load().isFinished }
+
+  /// True if the operation was cancelled before it had finished. It is true for all unfinished operations of an owner as soon as the owner has ended.
+  public override var isCancelled: Bool { settled().isCancelled }
+
+  /// How the operation ended; nil until it has finished.
+  public final var outcome: OperationOutcome? {
+    let word = load()
+    guard word.isFinished else { return nil }
+    if word.isCancelled { return .cancelled(reason(in: word)) }
+    guard word.contains(.failed), let error = lock.withLock({ extras?.error }) else { return .succeeded }
+    return .failed(error)
+  }
+
+  /// Why the operation was cancelled; nil if it was not.
+  public final var cancellationReason: CancellationReason? {
+    let word = settled()
+    return word.isCancelled ? reason(in: word) : nil
+  }
+
+  // MARK: Calls
+
+  /// Runs the work on this thread, or finishes the operation if it was cancelled. When this returns, the operation has finished unless it is asynchronous.
+  ///
+  /// Does nothing if the operation has finished. If it is executing or not ready, that is reported on standard error and nothing else happens
+  /// (Foundation stops the process); ``startOrThrow()`` tells the caller.
+  open override func start() {
+    do throws(OwnedOperationError) {
+      try startOrThrow()
+    } catch {
+      OperationReport.report(error)
+    }
+  }
+
+  /// `start()`, for callers who want to know why it did nothing.
+  /// - Throws: ``OwnerScopedQueueError/alreadyExecuting(_:)`` or ``OwnerScopedQueueError/notReady(_:)``.
+  public final func startOrThrow() throws(OwnedOperationError) {
+    try beginStart()
+  }
+
+  /// Cancels the operation: work that has not started never will; work that runs is told by ``didCancel(_:)`` and may ask `isCancelled`.
+  ///
+  /// As in Foundation, cancelling doesn't finish an operation that has not started, but makes it ready, so that a queue, or `start()`, finishes it. Its
+  /// work is released at once. Does nothing if the operation has finished or was cancelled before.
+  open override func cancel() {
+    cancel(.requested)
+  }
+
+  /// Finishes the work of a subclass whose ``isAsynchronous`` is true. Any thread. The first call wins.
+  /// - Parameter error: makes the operation fail, unless it was cancelled.
+  /// - Returns: false if nothing came of it: the operation has finished, or its work has not started.
+  @discardableResult
+  public final func finish(throwing error: (any Error)? = nil) -> Bool {
+    finishExecution(throwing: error)
+  }
+
+  /// Blocks this thread until the operation has finished. Inside the operation's own work that could never be: it is reported on standard error, and returns.
+  @available(*, noasync, message: "Use completionBlock, states, or a dependent operation instead")
+  open override func waitUntilFinished() {
+    blockUntilFinished()
+  }
+
+  // MARK: Dependencies
+
+  /// Has this operation wait for the other, ours or plain, in the same queue or another, to finish. Does nothing if it does so already. Amortised constant time.
+  open override func addDependency(_ operation: Operation) {
+    insertDependency(operation)
+  }
+
+  /// Takes back `addDependency`. Amortised constant time.
+  open override func removeDependency(_ operation: Operation) {
+    deleteDependency(operation)
+  }
+
+  /// What the operation waits for or has waited for, in the order in which it was added. Linear.
+  open override var dependencies: [Operation] {
+    lock.withLock { dependencyCell }?.operations ?? []
+  }
+
+  /// What a dependency that fails or is cancelled means for this operation. Setting it to `requireSuccess` looks at dependencies that have finished, too.
+  public final var dependencyPolicy: DependencyPolicy {
+    get { load().contains(.requiresSuccess) ? .requireSuccess : .runAlways }
+    set { setDependencyPolicy(newValue) }
+  }
+
+  // MARK: Settings
+
+  /// Cancels the operation when this much time has passed since its work started; it ends in `.cancelled(.timedOut)`. Set it before the start.
+  ///
+  /// A subclass whose ``isAsynchronous`` is true is finished then, after ``didCancel(_:)``. A work that runs on its thread, or in a task, is
+  /// asked to end, and the operation finishes when it does.
+  public final var timeout: Duration? {
+    get { lock.withLock { extras?.timeout } }
+    set {
+      lock.withLock {
+        if newValue != nil || extras != nil { makeExtras().timeout = newValue }
+      }
+    }
+  }
+
+  /// Called once, on a background thread, after the operation has finished, however it did; then released. An operation that finished without having been
+  /// started, because its owner ended, runs it even if it is set later.
+  open override var completionBlock: (@Sendable () -> Void)? {
+    get { lock.withLock { extras?.completionBlock } }
+    set { setCompletionBlock(newValue) }
+  }
+
+  /// Shown in descriptions, errors, and reasons.
+  open override var name: String? {
+    get { lock.withLock { extras?.name } }
+    set {
+      var former = newValue
+      lock.withLock {
+        if former != nil || extras != nil { swap(&former, &makeExtras().name) }
+      }
+    }
+  }
+
+  /// Ready operations of a queue run in the order of their priorities. As in Foundation, any value is brought to the nearest of the five towards normal.
+  open override var queuePriority: Operation.QueuePriority {
+    get { load().priority }
+    set { setPriority(newValue) }
+  }
+
+  /// As in Foundation: `default` until it is set.
+  open override var qualityOfService: QualityOfService {
+    get { load().qualityOfService ?? .default }
+    set {
+      super.qualityOfService = newValue  // a Foundation queue reads it there
+      let change = update { word in
+        var new = word
+        new.qualityOfService = newValue
+        return new
+      }
+      if let change { react(to: change) }
+    }
+  }
+
+  /// Foundation's storage, which a queue of its reads directly.
+  final func setFoundationPriority(_ priority: Operation.QueuePriority) {
+    super.queuePriority = priority
+  }
+
+  /// For example `OwnedBlockOperation "thumbnail" (executing, owner#42)`.
+  open override var description: String { "\(label) (\(state), \(ownerID))" }
+}
+
+extension OwnedOperation {
+  /// How errors and reasons call the operation.
+  final var label: String { Self.label(of: self) }
+
+  static func label(of operation: Operation) -> String {
+    let type = String(describing: Swift.type(of: operation))
+    if let name = operation.name, !name.isEmpty { return "\(type) \"\(name)\"" }
+    return "\(type)@\(String(UInt(bitPattern: ObjectIdentifier(operation)), radix: 16))"
+  }
+
+  final func reason(in word: StateWord) -> CancellationReason {
+    switch word.reason {
+    case .requested: .requested
+    case .ownerEnded: .ownerEnded(ownerID)
+    case .dependencyFailed: .dependencyFailed(lock.withLock { extras?.failedDependency } ?? "")
+    case .timedOut: .timedOut(timeout ?? .zero)
+    }
+  }
+}
