@@ -1,3 +1,7 @@
+#if !canImport(ObjectiveC)
+  import CDeinitHook
+#endif
+
 /// Something that an object carries along without a stored property, and that hears of its end. At most one per object.
 protocol DeinitAttachment: AnyObject, Sendable {
   /// The object is deinitialising. Called once, outside every lock, on the thread that dropped the last reference, before the object's
@@ -7,15 +11,31 @@ protocol DeinitAttachment: AnyObject, Sendable {
 
 /// Whether an object still lives, asked of a weak reference. For attachments that nobody will tell in time.
 ///
-/// `@unchecked Sendable`: the reference is written in `init` only; loading a weak reference is atomic with the object's end.
+/// `@unchecked Sendable`: the references are written in `init` only; loading a weak reference is atomic with the object's end.
 final class ObjectLiveness: @unchecked Sendable {
   private weak var object: AnyObject?
+  #if !canImport(ObjectiveC)
+    /// Keeps the memory of the dead object, so that its header can be asked without taking a strong reference.
+    private unowned let memory: AnyObject
+    private let address: UnsafeMutableRawPointer
+  #endif
 
-  init(_ object: AnyObject) { self.object = object }
+  init(_ object: AnyObject) {
+    self.object = object
+    #if !canImport(ObjectiveC)
+      memory = object
+      address = Unmanaged.passUnretained(object).toOpaque()
+    #endif
+  }
 
-  /// Not to be asked under a lock: the answer takes a strong reference for a moment, and when that turns out to be the last one, the
-  /// object deinitialises here.
-  var isAlive: Bool { object != nil }
+  /// May be asked under a lock: on Linux it takes no reference, so the object can't deinitialise here.
+  var isAlive: Bool {
+    #if canImport(ObjectiveC)
+      object != nil
+    #else
+      !cdh_is_deinitialising(address)
+    #endif
+  }
 
   /// The object, for whoever must choose when to let go of it.
   fileprivate func load() -> AnyObject? { object }

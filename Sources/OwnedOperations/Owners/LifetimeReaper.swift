@@ -24,6 +24,11 @@ enum LifetimeReaper {
     if wasEmpty { queue.async { drain() } }
   }
 
+  /// Ends the lifetime from the reaper's thread, for those who may not run its hooks. Any thread.
+  static func end(_ lifetime: OwnerLifetime, _ reason: OwnerEndReason) {
+    queue.async { lifetime.end(reason) }
+  }
+
   private static func drain() {
     var lifetimes: [OwnerLifetime] = []
     inbox.lock.withLock { swap(&lifetimes, &inbox.lifetimes) }

@@ -50,6 +50,7 @@ public final class OwnerLifetime: Sendable {
     var name: String?
     var parent: OwnerLifetime?
     var endedParent: OwnerID?
+    var liveness: ObjectLiveness?
     var children: [OwnerID: UnretainedReference<OwnerLifetime>] = [:]
   }
 
@@ -57,6 +58,8 @@ public final class OwnerLifetime: Sendable {
     static let ended: UInt32 = 1
     static let bound: UInt32 = 2
     static let postsNotification: UInt32 = 4
+    /// Nobody will tell of the object's end: see `objectIsAlive`.
+    static let watchesObject: UInt32 = 8
     static let reasonShift: UInt32 = 8
   }
 
@@ -86,7 +89,11 @@ public final class OwnerLifetime: Sendable {
   // MARK: State
 
   /// False from the instant the owner's end begins.
-  public var isAlive: Bool { word.load(ordering: .acquiring) & Flag.ended == 0 }
+  public var isAlive: Bool {
+    let word = word.load(ordering: .acquiring)
+    if word & (Flag.ended | Flag.watchesObject) == 0 { return true }
+    return word & Flag.ended == 0 && objectIsAlive()
+  }
 
   /// Whether the owner with this identifier is alive, without its object or its lifetime at hand.
   public static func isAlive(_ id: OwnerID) -> Bool { OwnerIDRegistry.shared.isAlive(id) }
@@ -167,7 +174,7 @@ public final class OwnerLifetime: Sendable {
 
   /// Turns the word and takes out what the end is to deal with, or returns nil if another end has.
   private func close(_ reason: OwnerEndReason) -> Closed? {
-    guard isAlive else { return nil }
+    guard word.load(ordering: .relaxed) & Flag.ended == 0 else { return nil }
     var closed = Closed()
     lock.lock()
     let word = word.load(ordering: .relaxed)
@@ -350,6 +357,25 @@ public final class OwnerLifetime: Sendable {
   var childCount: Int { lock.withLock { relations?.children.count ?? 0 } }
 
   // MARK: The owner itself
+
+  /// For a lifetime that was just made: its object's end will be noticed by asking.
+  func watch(_ liveness: ObjectLiveness) {
+    lock.withLock {
+      let relations = relations ?? Relations()
+      self.relations = relations
+      relations.liveness = liveness
+      word.store(word.load(ordering: .relaxed) | Flag.watchesObject, ordering: .releasing)
+    }
+  }
+
+  /// Asks after the object, and has the lifetime ended if it has gone: in the background, because whoever asks may hold a lock.
+  private func objectIsAlive() -> Bool {
+    guard lock.withLock({ relations?.liveness?.isAlive ?? true }) else {
+      LifetimeReaper.end(self, .objectDeinitialised)
+      return false
+    }
+    return true
+  }
 
   /// Makes `owner` the object that ``boundOwnerObject`` gives, held weakly, unless another object came first: several
   /// objects may share a token.
