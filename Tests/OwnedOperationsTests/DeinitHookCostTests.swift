@@ -32,8 +32,9 @@ import Testing
       return fields.count > 1 ? (Int(fields[1]) ?? 0) * sysconf(Int32(_SC_PAGESIZE)) : 0
     }
 
+    // In a process of its own, as the next, so that the figures are of nothing else.
     @Test func memoryIsFlatWhileObjectsAreHookedAndFreed() async {
-      let child = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {  // in a process of its own, so that the figures are of nothing else
+      let child = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
         let runs = HookCounter()
         func cycle(_ count: Int) {
           for _ in 0..<count { onDeinit(of: Subject()) { _, _ in runs.add() } }

@@ -205,7 +205,14 @@ private struct KeyBlock {
   private var mask: UInt { words[0].load(ordering: .relaxed) }
 
   @inline(__always)
-  func home(of key: UInt) -> Int { Int((DeinitRegistry.scatter(key) >> 8) & mask) }
+  func home(of key: UInt) -> Int { Self.home(of: key, mask) }
+
+  /// From the bits below those that chose the shard: the lowest ones of a product say little when addresses are far apart.
+  @inline(__always)
+  private static func home(of key: UInt, _ mask: UInt) -> Int {
+    Int((DeinitRegistry.scatter(key) >> UInt(UInt.bitWidth / 2 - 6)) & mask)
+  }
+
   @inline(__always)
   func after(_ slot: Int) -> Int { Int((UInt(slot) &+ 1) & mask) }
   func before(_ slot: Int) -> Int { Int((UInt(slot) &- 1) & mask) }
@@ -218,7 +225,7 @@ private struct KeyBlock {
   @inline(__always)
   func contains(_ key: UInt) -> Bool {
     let mask = mask
-    var slot = home(of: key)
+    var slot = Self.home(of: key, mask)
     while true {
       let found = words[slot + 1].load(ordering: .acquiring)
       if found == key { return true }
