@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 import Testing
 
 @testable import OwnedOperations
@@ -72,7 +71,7 @@ private enum Nested<Inner> {}
     let cancels = HookCounter()
     let rounds = 2_000
     for _ in 0..<rounds {
-      let object = Mutex<Specimen<Bool>?>(Specimen<Bool>(HookCounter()))
+      let object = Guarded<Specimen<Bool>?>(Specimen<Bool>(HookCounter()))
       let hooks = object.withLock { object in (0..<4).map { _ in onDeinit(of: object!) { _, _ in runs.add() } } }
       DispatchQueue.concurrentPerform(iterations: 2) { side in
         if side == 0 {
@@ -88,7 +87,7 @@ private enum Nested<Inner> {}
 
   @Test func replacingByNameFromEightThreadsLeavesOneHook() {
     let runs = HookCounter()
-    let object = Mutex<Specimen<Double>?>(Specimen(HookCounter()))
+    let object = Guarded<Specimen<Double>?>(Specimen(HookCounter()))
     race(8) { _ in
       guard let shared = object.withLock({ $0 }) else { return }
       for _ in 0..<500 { onDeinit(of: shared, name: "one") { _, _ in runs.add() } }
@@ -101,7 +100,7 @@ private enum Nested<Inner> {}
   @Test func objectsFreedOnAnotherThreadThanTheirHookWasInstalledOn() {
     let runs = HookCounter()
     let deinits = HookCounter()
-    let hand = Mutex<[Specimen<UInt>]>([])
+    let hand = Guarded<[Specimen<UInt>]>([])
     let full = DispatchSemaphore(value: 0)
     race(2) { side in
       for _ in 0..<200 {

@@ -153,7 +153,7 @@ final class HookCounter: Sendable {
   @Test func aHookCancelsLaterOnesOfItsObject() {
     let log = EventLog()
     var object: HookedBase? = HookedBase(log)
-    let later = Mutex<[DeinitHook]>([])
+    let later = Guarded<[DeinitHook]>([])
     onDeinit(of: object!) { _, _ in later.withLock { $0.removeFirst() }.cancel() }
     let hooks = (1...3).map { index in onDeinit(of: object!) { _, _ in log.add("\(index)") } }
     later.withLock { $0 = [hooks[1]] }
@@ -177,7 +177,7 @@ final class HookCounter: Sendable {
   @Test func aHookAddsAndCancelsHooksOfOtherObjects() {
     let log = EventLog()
     var object: HookedBase? = HookedBase(log)
-    let other = Mutex<HookedBase?>(HookedBase(log))
+    let other = Guarded<HookedBase?>(HookedBase(log))
     let cancelled = other.withLock { onDeinit(of: $0!) { _, _ in log.add("cancelled") } }
     onDeinit(of: object!) { _, _ in
       #expect(cancelled.cancel())
@@ -193,7 +193,7 @@ final class HookCounter: Sendable {
     let log = EventLog()
     var objects = (0..<50).map { _ in HookedBase(log) }
     for index in 0..<49 {
-      let next = Mutex<Pinned?>(Pinned(objects[index + 1]))
+      let next = Guarded<Pinned?>(Pinned(objects[index + 1]))
       onDeinit(of: objects[index]) { _, _ in
         log.add("hook \(index)")
         _ = next.withLock { $0.take() }
@@ -220,8 +220,8 @@ final class HookCounter: Sendable {
   #if !canImport(ObjectiveC)
     @Test func hookOnAnObjectAlreadyDeinitialisingIsRefused() {
       final class Late {
-        let verdict: Mutex<[String]>
-        init() { verdict = Mutex([]) }
+        let verdict: Guarded<[String]>
+        init() { verdict = Guarded([]) }
         let done = DoneBox()
         deinit {
           do throws(DeinitHookError) {
@@ -235,8 +235,8 @@ final class HookCounter: Sendable {
         }
       }
       final class DoneBox: Sendable {
-        let error = Mutex<DeinitHookError?>(nil)
-        let inert = Mutex<DeinitHook?>(nil)
+        let error = Guarded<DeinitHookError?>(nil)
+        let inert = Guarded<DeinitHook?>(nil)
       }
       let done = Late().done
       let error = done.error.withLock { $0 }
@@ -298,4 +298,18 @@ final class HookCounter: Sendable {
 struct Pinned: @unchecked Sendable {  // the tests hand it from one place to one other
   let object: AnyObject
   init(_ object: AnyObject) { self.object = object }
+}
+
+/// A variable behind a lock that the sanitizer sees.
+final class Guarded<Value>: @unchecked Sendable {  // `value` is guarded by `lock`
+  private let lock = NSLock()
+  private var value: Value
+
+  init(_ value: Value) { self.value = value }
+
+  func withLock<Result>(_ body: (inout Value) throws -> Result) rethrows -> Result {
+    lock.lock()
+    defer { lock.unlock() }
+    return try body(&value)
+  }
 }

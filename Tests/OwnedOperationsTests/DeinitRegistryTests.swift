@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 import Testing
 
 @testable import OwnedOperations
@@ -80,7 +79,7 @@ private final class Plain: Sendable {}
     for _ in 0..<200 {
       let made = HookCounter()
       let object = Plain()
-      let results = Mutex<[ObjectIdentifier]>([])
+      let results = Guarded<[ObjectIdentifier]>([])
       let gate = DispatchSemaphore(value: 0)
       let threads = DispatchGroup()
       for _ in 0..<8 {
@@ -271,7 +270,7 @@ private final class Plain: Sendable {}
     }
 
     @Test func tryRetainRefusesTheDying() {
-      let results = Mutex<[Bool]>([])
+      let results = Guarded<[Bool]>([])
       func tries(_ pointer: UnsafeMutableRawPointer) {
         let retained = cdh_try_retain(pointer)
         if let retained { Unmanaged<AnyObject>.fromOpaque(retained).release() }

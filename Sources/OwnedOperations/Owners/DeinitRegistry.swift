@@ -56,8 +56,8 @@ final class DeinitRegistry: Sendable {
     shard.pointee.lock.lock()
     let identifier = Self.nextIdentifier()
     let slot = shard.pointee.insertingSlot(of: key)
-    let replaced = name.flatMap { shard.pointee[slot].hooks.remove(name: $0) }
-    shard.pointee[slot].hooks.append(node, identifier: identifier)
+    let replaced = name.flatMap { shard.pointee.entry(at: slot).pointee.hooks.remove(name: $0) }
+    shard.pointee.entry(at: slot).pointee.hooks.append(node, identifier: identifier)
     shard.pointee.lock.unlock()
     withExtendedLifetime(replaced) {}  // releases its captures, outside the lock
     return DeinitHook(identifier: identifier, key: key)
@@ -71,8 +71,8 @@ final class DeinitRegistry: Sendable {
     shard.pointee.lock.lock()
     var removed: DeinitHookNode?
     if let slot = shard.pointee.slot(of: hook.key) {
-      removed = shard.pointee[slot].hooks.remove(identifier: hook.identifier)
-      if shard.pointee[slot].isEmpty { shard.pointee.remove(at: slot) }
+      removed = shard.pointee.entry(at: slot).pointee.hooks.remove(identifier: hook.identifier)
+      if shard.pointee.entry(at: slot).pointee.isEmpty { shard.pointee.remove(at: slot) }
     }
     shard.pointee.lock.unlock()
     return withExtendedLifetime(removed) { removed != nil }
@@ -85,8 +85,8 @@ final class DeinitRegistry: Sendable {
     shard.pointee.lock.lock()
     var hooks = DeinitHookList()
     if let slot = shard.pointee.slot(of: key) {
-      swap(&hooks, &shard.pointee[slot].hooks)
-      if shard.pointee[slot].isEmpty { shard.pointee.remove(at: slot) }
+      swap(&hooks, &shard.pointee.entry(at: slot).pointee.hooks)
+      if shard.pointee.entry(at: slot).pointee.isEmpty { shard.pointee.remove(at: slot) }
     }
     shard.pointee.lock.unlock()
     while hooks.popFirst() != nil {}
@@ -97,7 +97,7 @@ final class DeinitRegistry: Sendable {
     let shard = shard(of: hook.key)
     return shard.pointee.lock.withLock {
       guard let slot = shard.pointee.slot(of: hook.key) else { return false }
-      return shard.pointee[slot].hooks.contains(identifier: hook.identifier)
+      return shard.pointee.entry(at: slot).pointee.hooks.contains(identifier: hook.identifier)
     }
   }
 
@@ -113,16 +113,16 @@ final class DeinitRegistry: Sendable {
     let key = Self.key(of: object)
     let shard = shard(of: key)
     if mechanism != .weakReference, shard.pointee.mayContain(key) {
-      let known = shard.pointee.lock.withLock { shard.pointee.slot(of: key).flatMap { shard.pointee[$0].attachment } }
+      let known = shard.pointee.lock.withLock { shard.pointee.slot(of: key).flatMap { shard.pointee.entry(at: $0).pointee.attachment } }
       if let known { return known }
     }
     if Self.isDeinitialising(object) { return nil }
     guard mechanism != .weakReference, prepare(object) else { return weakAttachments.attachment(of: object, create: create) }
     return shard.pointee.lock.withLock {
       let slot = shard.pointee.insertingSlot(of: key)
-      if let known = shard.pointee[slot].attachment { return known }
+      if let known = shard.pointee.entry(at: slot).pointee.attachment { return known }
       let made = create(nil)
-      shard.pointee[slot].attachment = made
+      shard.pointee.entry(at: slot).pointee.attachment = made
       return made
     }
   }
@@ -161,13 +161,13 @@ final class DeinitRegistry: Sendable {
     defer { shard.pointee.lock.unlock() }
     guard let slot = shard.pointee.slot(of: key) else { return (nil, true) }
     let step: EndStep?
-    if let attachment = shard.pointee[slot].attachment {
-      shard.pointee[slot].attachment = nil  // `attachment` still holds it
+    if let attachment = shard.pointee.entry(at: slot).pointee.attachment {
+      shard.pointee.entry(at: slot).pointee.attachment = nil  // `attachment` still holds it
       step = .attachment(attachment)
     } else {
-      step = shard.pointee[slot].hooks.popFirst().map { .hook($0) }
+      step = shard.pointee.entry(at: slot).pointee.hooks.popFirst().map { .hook($0) }
     }
-    let isLast = shard.pointee[slot].isEmpty
+    let isLast = shard.pointee.entry(at: slot).pointee.isEmpty
     if isLast { shard.pointee.remove(at: slot) }
     return (step, isLast)
   }

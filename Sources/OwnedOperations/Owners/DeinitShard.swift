@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// Protocol. Open addressing with linear probing; the keys (object addresses) and their entries are arrays of equal length.
 ///
-/// - All writes are made under `lock`. `entries`, the lists of hooks, `live` and `used` are read under it, too. User code never runs
+/// - All writes are made under `lock`. What is in `guarded`, and the lists of hooks, are read under it, too. User code never runs
 ///   under it, and nothing is released under it, because a release can run user code.
 /// - The keys are also read without the lock, by ``mayContain(_:)``. A key is stored before the call that installed it returns, and the
 ///   installing thread holds a strong reference meanwhile; so for the thread that destroys the object, the store has happened.
@@ -32,29 +32,43 @@ struct DeinitShard: ~Copyable {
   private static var removed: UInt { 1 }
   private static var initialCapacity: Int { 16 }
 
+  /// What only the holder of the lock touches. In memory of its own, because changing a part of a structure counts as an access to all of
+  /// it, and the rest is read by others meanwhile.
+  private struct Guarded {
+    var entries: UnsafeMutablePointer<Entry>
+    var live = 0
+    var used = 0  // slots that are not vacant
+    var spare: KeyBlock?
+    var outgrown: [KeyBlock] = []
+  }
+
   let lock: Lock
   private let generation = Atomic<UInt>(0)
   private let published: Atomic<UInt>  // the address of the block of keys in use
-  private var spare: KeyBlock?
-  private var outgrown: [KeyBlock] = []
-  private var entries: UnsafeMutablePointer<Entry>
-  private(set) var live = 0
-  private var used = 0  // slots that are not vacant
+  private let guarded: UnsafeMutablePointer<Guarded>
 
   init(seed: UInt64) {
     lock = Lock(seed: seed)
     published = Atomic(KeyBlock(capacity: Self.initialCapacity).address)
-    entries = .allocate(capacity: Self.initialCapacity)
-    entries.initialize(repeating: Entry(), count: Self.initialCapacity)
+    guarded = .allocate(capacity: 1)
+    guarded.initialize(to: Guarded(entries: Self.makeEntries(Self.initialCapacity)))
   }
 
   deinit {
     let keys = block
-    entries.deinitialize(count: keys.capacity)
-    entries.deallocate()
+    guarded.pointee.entries.deinitialize(count: keys.capacity)
+    guarded.pointee.entries.deallocate()
     keys.deallocate()
-    spare?.deallocate()
-    for keys in outgrown { keys.deallocate() }
+    guarded.pointee.spare?.deallocate()
+    for keys in guarded.pointee.outgrown { keys.deallocate() }
+    guarded.deinitialize(count: 1)
+    guarded.deallocate()
+  }
+
+  private static func makeEntries(_ capacity: Int) -> UnsafeMutablePointer<Entry> {
+    let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
+    entries.initialize(repeating: Entry(), count: capacity)
+    return entries
   }
 
   /// Whether the address may carry something; exact unless somebody rehashes just now. Takes no lock.
@@ -70,8 +84,9 @@ struct DeinitShard: ~Copyable {
 
   // The rest is called under the lock ------------------------------------------------------------------------------
 
-  /// The number of slots; for tests of memory.
+  /// The number of slots, and of those that are taken.
   var capacity: Int { block.capacity }
+  var live: Int { guarded.pointee.live }
 
   func slot(of key: UInt) -> Int? {
     let keys = block
@@ -84,8 +99,8 @@ struct DeinitShard: ~Copyable {
     }
   }
 
-  mutating func insertingSlot(of key: UInt) -> Int {
-    if (used + 1) * 4 > block.capacity * 3 { rehash() }
+  func insertingSlot(of key: UInt) -> Int {
+    if (guarded.pointee.used + 1) * 4 > block.capacity * 3 { rehash() }
     let keys = block
     var slot = keys.home(of: key)
     var reusable: Int?
@@ -99,49 +114,47 @@ struct DeinitShard: ~Copyable {
     if let reusable {
       slot = reusable
     } else {
-      used += 1
+      guarded.pointee.used += 1
     }
-    live += 1
+    guarded.pointee.live += 1
     keys.store(key, at: slot)
     return slot
   }
 
   /// The entry must have been emptied: nothing is released here.
-  mutating func remove(at slot: Int) {
+  func remove(at slot: Int) {
     let keys = block
-    live -= 1
+    guarded.pointee.live -= 1
     keys.store(Self.removed, at: slot)
     guard keys[keys.after(slot)] == Self.vacant else { return }
     var slot = slot
     while keys[slot] == Self.removed {
       keys.store(Self.vacant, at: slot)
-      used -= 1
+      guarded.pointee.used -= 1
       slot = keys.before(slot)
     }
   }
 
-  subscript(slot: Int) -> Entry {
-    _read { yield entries[slot] }
-    nonmutating _modify { yield &entries[slot] }
-  }
+  /// A pointer, because changing it through a subscript would count as a change of the shard.
+  func entry(at slot: Int) -> UnsafeMutablePointer<Entry> { guarded.pointee.entries + slot }
 
   private var block: KeyBlock {
     @inline(__always) get { KeyBlock(address: published.load(ordering: .acquiring)) }
   }
 
-  private mutating func rehash() {
+  private func rehash() {
     let old = block
     let grows = (live + 1) * 2 > old.capacity
     let new: KeyBlock
-    if !grows, let spare {
+    if !grows, let spare = guarded.pointee.spare {
       generation.wrappingAdd(1, ordering: .relaxed)
       for slot in 0..<spare.capacity { spare.store(Self.vacant, at: slot) }
       new = spare
     } else {
       new = KeyBlock(capacity: grows ? old.capacity * 2 : old.capacity)
     }
-    let newEntries = UnsafeMutablePointer<Entry>.allocate(capacity: new.capacity)
-    newEntries.initialize(repeating: Entry(), count: new.capacity)
+    let entries = guarded.pointee.entries
+    let newEntries = Self.makeEntries(new.capacity)
     for slot in 0..<old.capacity where old[slot] > Self.removed {
       let key = old[slot]
       var target = new.home(of: key)
@@ -151,14 +164,14 @@ struct DeinitShard: ~Copyable {
     }
     entries.deinitialize(count: old.capacity)
     entries.deallocate()
-    entries = newEntries
-    used = live
+    guarded.pointee.entries = newEntries
+    guarded.pointee.used = live
     if grows {
-      outgrown.append(old)
-      if let spare { outgrown.append(spare) }
-      spare = nil
+      guarded.pointee.outgrown.append(old)
+      if let spare = guarded.pointee.spare { guarded.pointee.outgrown.append(spare) }
+      guarded.pointee.spare = nil
     } else {
-      spare = old
+      guarded.pointee.spare = old
     }
     published.store(new.address, ordering: .releasing)
   }
@@ -192,7 +205,14 @@ private struct KeyBlock {
   private var mask: UInt { words[0].load(ordering: .relaxed) }
 
   @inline(__always)
-  func home(of key: UInt) -> Int { Int((DeinitRegistry.scatter(key) >> 8) & mask) }
+  func home(of key: UInt) -> Int { Self.home(of: key, mask) }
+
+  /// From the bits below those that chose the shard: the lowest ones of a product say little when addresses are far apart.
+  @inline(__always)
+  private static func home(of key: UInt, _ mask: UInt) -> Int {
+    Int((DeinitRegistry.scatter(key) >> UInt(UInt.bitWidth / 2 - 6)) & mask)
+  }
+
   @inline(__always)
   func after(_ slot: Int) -> Int { Int((UInt(slot) &+ 1) & mask) }
   func before(_ slot: Int) -> Int { Int((UInt(slot) &- 1) & mask) }
@@ -205,7 +225,7 @@ private struct KeyBlock {
   @inline(__always)
   func contains(_ key: UInt) -> Bool {
     let mask = mask
-    var slot = home(of: key)
+    var slot = Self.home(of: key, mask)
     while true {
       let found = words[slot + 1].load(ordering: .acquiring)
       if found == key { return true }
