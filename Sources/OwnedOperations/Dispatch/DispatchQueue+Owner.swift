@@ -68,11 +68,11 @@ extension DispatchQueue {
   ) {
     guard lifetime.isAlive else { return }
     guard let group else {
-      submit(lifetime.pendingBlock(for: owner, body), qos: qos, flags: flags)
+      submit(OwnerBlock(lifetime, owner, body), qos: qos, flags: flags)
       return
     }
     let grouped = GroupedBody(body, in: group)
-    submit(lifetime.pendingBlock(for: owner) { owner in grouped.body?(owner) }, qos: qos, flags: flags)
+    submit(OwnerBlock(lifetime, owner) { owner in grouped.body?(owner) }, qos: qos, flags: flags)
   }
 
   func asyncAfter<Owner: AnyObject & Sendable>(
@@ -82,7 +82,7 @@ extension DispatchQueue {
     guard lifetime.isAlive else { return }
     let timer = makeTimer()
     let delayed = DelayedBody(body, on: timer)
-    let block = lifetime.pendingBlock(for: owner) { owner in delayed.body(owner) }
+    let block = OwnerBlock(lifetime, owner) { owner in delayed.body(owner) }
     submit(block, on: timer, deadline: deadline, qos: qos, flags: flags)
   }
 }

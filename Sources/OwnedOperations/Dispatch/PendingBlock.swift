@@ -47,7 +47,7 @@ class PendingBlock: LifetimeMember, @unchecked Sendable {  // by the protocol ab
 
 /// Work of a lifetime without an object.
 final class LifetimeBlock: PendingBlock, @unchecked Sendable {  // as its base class
-  private var body: (@Sendable () -> Void)?  // belongs to whoever has claimed the block
+  private var body: (@Sendable () -> Void)?
 
   init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
     self.body = body
@@ -63,45 +63,23 @@ final class LifetimeBlock: PendingBlock, @unchecked Sendable {  // as its base c
   }
 }
 
-/// Work of the object that the lifetime itself holds weakly.
-class OwnerBlock<Owner: AnyObject & Sendable>: PendingBlock, @unchecked Sendable {  // as its base class
-  private var body: (@Sendable (Owner) -> Void)?  // belongs to whoever has claimed the block
+/// Work of an object, held weakly until the body runs.
+final class OwnerBlock<Owner: AnyObject & Sendable>: PendingBlock, @unchecked Sendable {  // as its base class
+  private var body: (@Sendable (Owner) -> Void)?
+  private weak var owner: Owner?  // written in the initialiser only
 
-  init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable (Owner) -> Void) {
+  init(_ lifetime: OwnerLifetime, _ owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) {
     self.body = body
+    self.owner = owner
     super.init(lifetime)
   }
 
-  /// The owner while it is there.
-  var owner: Owner? {
-    lifetime.boundOwnerObject.map { unsafeDowncast($0, to: Owner.self) }  // bound as an `Owner`
-  }
-
-  override final func runBody() {
+  override func runBody() {
     guard let body = body.take(), let owner else { return }
     withExtendedLifetime(owner) { body(owner) }
   }
 
-  override final func releaseBody() {
+  override func releaseBody() {
     body = nil
-  }
-}
-
-/// Work of an object that shares its lifetime with others: held weakly here.
-final class SharedLifetimeBlock<Owner: AnyObject & Sendable>: OwnerBlock<Owner>, @unchecked Sendable {  // as its base class
-  private weak var heldOwner: Owner?  // written in the initialiser only
-
-  init(_ lifetime: OwnerLifetime, _ owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) {
-    heldOwner = owner
-    super.init(lifetime, body)
-  }
-
-  override var owner: Owner? { heldOwner }
-}
-
-extension OwnerLifetime {
-  /// A block that gives `owner` to the body and doesn't keep it.
-  func pendingBlock<Owner: AnyObject & Sendable>(for owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) -> PendingBlock {
-    bind(owner) ? OwnerBlock(self, body) : SharedLifetimeBlock(self, owner, body)
   }
 }
