@@ -313,6 +313,30 @@ private let anHour = DispatchTimeInterval.seconds(3_600)
     #expect(released.value == runs.count, "no group waited for ever")
   }
 
+  @Test func objectsWithoutATokenAreOwnersToo() {
+    final class Plain: Sendable {}
+    var owner: Plain? = Plain()
+    weak let observed = owner
+    weak var captured: Captured?
+    let journal = Journal<String>()
+    let gated = GatedQueue()
+    gated.queue.async(owner: owner!) { _ in journal.write("first") }
+    gated.open()
+    gated.queue.suspend()
+    do {
+      let object = Captured()
+      captured = object
+      gated.queue.async(owner: owner!) { _ in withExtendedLifetime(object) { journal.write("second") } }
+      gated.queue.asyncAfter(deadline: .now() + anHour, owner: owner!) { _ in withExtendedLifetime(object) {} }
+    }
+    owner = nil
+    #expect(observed == nil)
+    LifetimeReaper.waitUntilIdle()
+    if DeinitHook.mechanism != .weakReference { #expect(captured == nil) }
+    gated.open()
+    #expect(journal.entries == ["first"])
+  }
+
   // MARK: Groups and flags
 
   @Test func groupsAreLeftWhenBodiesHaveRun() {

@@ -1,0 +1,56 @@
+import Dispatch
+
+extension DispatchQueue {
+  /// Runs the body on this queue, on behalf of an object that holds no token, unless it has been deinitialised by then.
+  ///
+  /// ```swift
+  /// final class Cache: Sendable {
+  ///   func trim() { print("trimmed") }
+  /// }
+  ///
+  /// let cache = Cache()
+  /// DispatchQueue.global().async(owner: cache) { cache in cache.trim() }
+  /// ```
+  ///
+  /// Everything else is as for an `OperationOwner`; the lifetime is that of ``OwnerLifetime/of(_:)-(AnyObject)``, which is looked up by address
+  /// at every call. Where a great many blocks are submitted, fetch the lifetime once and use the `lifetime:` form, or store a token.
+  /// - Parameters:
+  ///   - owner: the object whose deinit cancels the body.
+  ///   - group: entered now; left when the body has run and been released, or has been released because the owner ended.
+  ///   - qos: as for GCD's own `async`.
+  ///   - flags: as for GCD's own `async`.
+  ///   - body: called at most once, on this queue.
+  @_disfavoredOverload
+  public func async<Owner: AnyObject & Sendable>(
+    owner: Owner, group: DispatchGroup? = nil, qos: DispatchQoS = .unspecified, flags: DispatchWorkItemFlags = [],
+    execute body: @escaping @Sendable (Owner) -> Void
+  ) {
+    async(owner, OwnerLifetime.of(owner as AnyObject), group: group, qos: qos, flags: flags, body)
+  }
+
+  /// Runs the body on this queue after `deadline`, on behalf of an object that holds no token, unless it has been deinitialised by then.
+  ///
+  /// ```swift
+  /// final class Cache: Sendable {
+  ///   func trim() { print("trimmed") }
+  /// }
+  ///
+  /// let cache = Cache()
+  /// DispatchQueue.global().asyncAfter(deadline: .now() + .seconds(60), owner: cache) { cache in cache.trim() }
+  /// ```
+  ///
+  /// Everything else is as for an `OperationOwner`.
+  /// - Parameters:
+  ///   - deadline: when to run the body, at the earliest, with GCD's own leeway of a tenth of the delay, from a millisecond to a minute. If it has passed, now.
+  ///   - owner: the object whose deinit cancels the body.
+  ///   - qos: as for GCD's own `asyncAfter`.
+  ///   - flags: as for GCD's own `asyncAfter`.
+  ///   - body: called at most once, on this queue.
+  @_disfavoredOverload
+  public func asyncAfter<Owner: AnyObject & Sendable>(
+    deadline: DispatchTime, owner: Owner, qos: DispatchQoS = .unspecified, flags: DispatchWorkItemFlags = [],
+    execute body: @escaping @Sendable (Owner) -> Void
+  ) {
+    asyncAfter(deadline, owner, OwnerLifetime.of(owner as AnyObject), qos: qos, flags: flags, body)
+  }
+}
