@@ -19,12 +19,15 @@ enum ChainRelease {
     return key
   }()
 
-  static func release(_ operations: [Operation]) {
+  /// Leaves the array empty. (It is `inout` because a caller's copy would keep the operations, to be released after this returns, one inside the other.)
+  static func release(_ operations: inout [Operation]) {
     if let outermost = pthread_getspecific(key) {
       outermost.assumingMemoryBound(to: [Operation].self).pointee += operations
+      operations = []
       return
     }
-    var waiting = operations
+    var waiting: [Operation] = []
+    swap(&waiting, &operations)
     withUnsafeMutablePointer(to: &waiting) { pointer in
       pthread_setspecific(key, pointer)
       while let operation = pointer.pointee.popLast() { withExtendedLifetime(operation) {} }

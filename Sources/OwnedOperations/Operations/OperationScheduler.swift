@@ -69,15 +69,17 @@ extension OwnedOperation {
   }
 
   /// `start()`, for the scheduler, unless a dependency was added after the operation had become ready.
-  /// - Returns: false if it is blocked again; `operationDidBecomeReady` will tell.
+  ///
+  /// Claims the start by clearing `announced`, so that of several records of one operation one starts it.
+  /// - Returns: false if it was not started here: another has claimed it, or it is blocked again; then `operationDidBecomeReady` will tell.
   func startIfReady() -> Bool {
-    let isBlocked = update { word in
-      guard !word.isReady else { return nil }
+    let claim = update { word in
+      guard word.phase == .pending, word.contains(.announced) else { return nil }
       var new = word
       new.remove(.announced)
       return new
     }
-    guard isBlocked == nil else { return false }
+    guard let claim, claim.new.isReady else { return false }
     start()
     return true
   }

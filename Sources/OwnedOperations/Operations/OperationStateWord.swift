@@ -56,6 +56,8 @@ struct StateWord: Equatable {
     static let requiresSuccess = Bits(rawValue: 1 << 15)
     static let foundationWasTold = Bits(rawValue: 1 << 16)
     static let failed = Bits(rawValue: 1 << 17)
+    /// The work began: the owner was alive when it was looked at.
+    static let ran = Bits(rawValue: 1 << 18)
   }
 
   enum Phase: UInt64 {

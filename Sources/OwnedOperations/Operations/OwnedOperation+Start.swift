@@ -56,6 +56,7 @@ extension OwnedOperation {
       finishExecution(throwing: nil)  // which sees that the owner has ended, and cancels
       return
     }
+    word.bitwiseOr(StateWord.Bits.ran.rawValue, ordering: .relaxed)
     if change.new.contains(.isObserved) { deliverChanges() }
     #if canImport(ObjectiveC)
       tellFoundation(.isExecuting)

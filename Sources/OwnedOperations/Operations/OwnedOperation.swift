@@ -58,7 +58,10 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   deinit {
     if !load().isFinished { lifetime.leave(self) }
-    if let dependencyCell { ChainRelease.release(dependencyCell.close()) }
+    if let dependencyCell {
+      var dependencies = dependencyCell.close()
+      ChainRelease.release(&dependencies)
+    }
     extras?.observers?.endAll()
     extras?.timer?.cancel()
   }

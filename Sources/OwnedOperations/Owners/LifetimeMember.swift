@@ -23,13 +23,19 @@ struct MemberList {
   static let notListed: Int32 = -1
 
   private struct Entry {
+    /// Can be named as long as it has not left.
+    unowned(unsafe) var member: (any LifetimeMember)?
+
     #if canImport(ObjectiveC)
-      weak var member: (any LifetimeMember)?
+      private weak var weakMember: (any LifetimeMember)?
 
-      func retained() -> (any LifetimeMember)? { member }
+      init(member: any LifetimeMember) {
+        self.member = member
+        weakMember = member
+      }
+
+      func retained() -> (any LifetimeMember)? { member == nil ? nil : weakMember }
     #else
-      unowned(unsafe) var member: (any LifetimeMember)?
-
       func retained() -> (any LifetimeMember)? {
         guard let member, Unmanaged.passUnretained(member as AnyObject).retainUnlessReleased() else { return nil }
         defer { Unmanaged.passUnretained(member as AnyObject).release() }  // the reference returned is one more
@@ -63,7 +69,8 @@ struct MemberList {
     guard index < entries.count else { return nil }
     entries[index] = last
     let moved = last.retained()
-    last.member?.memberIndex = Int32(truncatingIfNeeded: index)  // also if it is in its deinit, which a reference more or less doesn't change
+    // Also if it is in its deinit, which a reference more or less doesn't change.
+    last.member?.memberIndex = Int32(truncatingIfNeeded: index)
     return moved
   }
 

@@ -32,7 +32,8 @@ struct Lock: ~Copyable, Sendable {
   private static let held: UInt32 = 1
   private static let contended: UInt32 = 2
   private static let stateMask: UInt32 = 3
-  private static let spins = 60
+  private static let looks = 40
+  private static let longestPause = 64
 
   private let word: Atomic<UInt32>
 
@@ -67,16 +68,32 @@ struct Lock: ~Copyable, Sendable {
 
   @inline(never)
   private func lockContended(_ bucket: UInt32) {
-    for _ in 0..<Self.spins {
+    // What a lock guards takes some ten nanoseconds, parking a thousand times that; so look for a while first, and less and less often.
+    var pause = 1
+    for _ in 0..<Self.looks {
       if word.load(ordering: .relaxed) == bucket | Self.free,
         word.compareExchange(expected: bucket | Self.free, desired: bucket | Self.held, ordering: .acquiring).exchanged
       {
         return
       }
+      Pause.spin(pause)
+      pause = min(pause * 2, Self.longestPause)
     }
     while word.exchange(bucket | Self.contended, ordering: .acquiring) & Self.stateMask != Self.free {
       ParkingBucket.all[Int(bucket >> 2)].park { word.load(ordering: .relaxed) == bucket | Self.contended }
     }
+  }
+}
+
+/// Passing a little time without giving up the processor.
+enum Pause {
+  private static let word = Atomic<UInt8>(0)
+
+  /// Takes a nanosecond or less for each round.
+  @inline(never)
+  static func spin(_ rounds: Int) {
+    // The load is never optimised away, and contends with nobody.
+    for _ in 0..<rounds { _ = word.load(ordering: .relaxed) }
   }
 }
 

@@ -1,0 +1,67 @@
+import Foundation
+
+/// The operations that a queue has and that have not finished, in the order in which they were added. Guarded by the queue's lock.
+///
+/// Each operation knows its place (`schedulerSlot`), so that finding and removing it takes constant time. Places of those that have gone stay empty until half are;
+/// then the rest move up.
+struct OperationRegistry {
+  struct Entry {
+    let operation: OwnedOperation
+    let slot: OwnerSlot
+    /// A bit for each level at which a ready list has a record of it. A record is found to be out of date when its turn comes.
+    var levels: UInt8 = 0
+    /// Executes without a worker.
+    var isDetached = false
+    /// Ready as far as dependencies go, but `isReady` is overridden and says no.
+    var isWatched = false
+  }
+
+  private var entries: ContiguousArray<Entry?> = []
+  private(set) var count = 0
+
+  mutating func insert(_ operation: OwnedOperation, slot: OwnerSlot) -> Int {
+    if entries.count >= 64, count * 2 < entries.count { compact() }
+    entries.append(Entry(operation: operation, slot: slot))
+    operation.schedulerSlot = entries.count - 1
+    count += 1
+    return entries.count - 1
+  }
+
+  /// The place of the operation; nil if it has finished, or was never here.
+  func place(of operation: OwnedOperation) -> Int? {
+    let place = operation.schedulerSlot
+    guard entries.indices.contains(place), entries[place]?.operation === operation else { return nil }
+    return place
+  }
+
+  subscript(place: Int) -> Entry {
+    get { entries[place].unsafelyUnwrapped }
+    set { entries[place] = newValue }
+  }
+
+  mutating func remove(_ operation: OwnedOperation) -> Entry? {
+    guard let place = place(of: operation) else { return nil }
+    let entry = entries[place]
+    entries[place] = nil
+    count -= 1
+    if count == 0 { entries.removeAll(keepingCapacity: entries.count < 4096) }
+    return entry
+  }
+
+  private mutating func compact() {
+    var kept = ContiguousArray<Entry?>()
+    kept.reserveCapacity(count * 2)
+    for case let entry? in entries {
+      entry.operation.schedulerSlot = kept.count
+      kept.append(entry)
+    }
+    entries = kept
+  }
+
+  /// Linear.
+  var operations: [OwnedOperation] { entries.compactMap { $0?.operation } }
+
+  func operations(ownedBy lifetime: OwnerLifetime) -> [OwnedOperation] {
+    entries.compactMap { $0?.operation.lifetime === lifetime ? $0?.operation : nil }
+  }
+}

@@ -1,0 +1,208 @@
+import Foundation
+
+/// The surface of `OperationQueue`, name for name. What is not said here is as in Foundation.
+extension OwnerScopedQueue {
+  // MARK: Adding
+
+  /// Adds an operation, ours or plain, to be started when it is ready and its turn comes. An operation whose owner has ended is not an error: it is
+  /// counted, and never runs.
+  ///
+  /// As in Foundation, adding an operation that is in a queue, executing or finished is a precondition failure. Use ``enqueue(_:)`` to have an error
+  /// thrown instead, and cycles looked for.
+  public func addOperation(_ operation: Operation) {
+    addOrFail([operation])
+  }
+
+  /// Adds a closure as an operation.
+  public func addOperation(_ block: @escaping @Sendable () -> Void) {
+    let operation = OwnedBlockOperation(lifetime: ownLifetime, block)
+    addOrFail([operation])
+  }
+
+  /// Adds operations, and waits for them on request.
+  @available(*, noasync, message: "Use enqueue(_:) and await the operations instead")
+  public func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
+    addOrFail(operations)
+    if wait { for operation in operations { operation.waitUntilFinished() } }
+  }
+
+  private func addOrFail(_ operations: [Operation]) {
+    do throws(OwnerScopedQueueError) {
+      try add(operations)
+    } catch {
+      guard operations.count > 1 else {
+        refuse(error)
+        return
+      }
+      // One of them stands in the way of the others: add them one by one, which finds it.
+      for operation in operations { addOrFail([operation]) }
+    }
+  }
+
+  private func refuse(_ error: OwnerScopedQueueError) {
+    guard case .ownerEnded = error else { preconditionFailure(error.description) }
+    lock.withLock {
+      state.statistics.enqueued += 1
+      state.statistics.cancelled += 1
+      state.statistics.skippedForEndedOwners += 1
+    }
+  }
+
+  /// Adds a closure that runs when everything added before has finished; what is added later waits for it.
+  public func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
+    lock.lock()
+    let stage = state.stages[state.stages.count - 1]
+    stage.barrier = barrier
+    stage.isClosed = true
+    state.stages.append(Stage(fairness: state.fairness))
+    state.statistics.enqueued += 1
+    state.unfinished += 1
+    state.unfinishedBarriers += 1
+    unlockAndFollowUp()
+  }
+
+  // MARK: Cancelling and waiting
+
+  /// Cancels everything pending and executing. Jobs and barriers that have not started are dropped, operations get `cancel()`.
+  ///
+  /// The main queue's can't be cancelled, as in Foundation.
+  public func cancelAllOperations() {
+    guard !isMain else { return }
+    lock.lock()
+    for worker in state.activeWorkers where worker.batch.hasRest { state.takeBatchBack(from: worker) }
+    var taken: [(OwnerSlot, [TakenWork])] = []
+    var barriers: [@Sendable () -> Void] = []
+    for stage in state.stages {
+      stage.forEachSlot { slot in
+        let work = stage.takeAll(of: slot)
+        if !work.isEmpty { taken.append((slot, work)) }
+      }
+      guard let barrier = stage.barrier else { continue }
+      stage.barrier = nil
+      barriers.append(barrier)
+      state.unfinishedBarriers -= 1
+      state.statistics.cancelled += 1
+      state.finish(1)
+    }
+    let operations = state.operations.operations
+    state.dropClosedStages()
+    unlockAndFollowUp()
+    for (slot, work) in taken { finishCancelling(work, of: slot, forEndedOwner: false) }
+    for operation in operations { operation.cancel() }
+  }
+
+  /// Blocks until nothing is pending or executing. From inside work of this queue: until nothing is left but work that waits for the same.
+  @available(*, noasync, message: "Use finished() instead")
+  public func waitUntilAllOperationsAreFinished() {
+    wait(for: nil)
+  }
+
+  /// Returns when nothing is pending or executing.
+  public func finished() async {
+    await finished(nil)
+  }
+
+  // MARK: Settings
+
+  /// How many operations may execute at once; ``Foundation/OperationQueue/defaultMaxConcurrentOperationCount`` for as many as the machine has processors, and more while some
+  /// are blocked. A change counts from the next start on. Zero starts nothing. Other negative values are a precondition failure.
+  public var maxConcurrentOperationCount: Int {
+    get {
+      let limit = lock.withLock { state.limit }
+      return limit == .max ? OperationQueue.defaultMaxConcurrentOperationCount : limit
+    }
+    set {
+      let limit = Self.checkedLimit(newValue)
+      guard !isMain else { return }
+      lock.lock()
+      state.limit = limit
+      unlockAndFollowUp()
+    }
+  }
+
+  /// While true, nothing starts. What executes goes on. The main queue can't be suspended, as in Foundation.
+  public var isSuspended: Bool {
+    get { lock.withLock { state.isSuspended } }
+    set {
+      guard !isMain else { return }
+      lock.lock()
+      state.isSuspended = newValue
+      unlockAndFollowUp()
+    }
+  }
+
+  /// For debugging.
+  public var name: String? {
+    get { lock.withLock { state.name } }
+    set {
+      guard !isMain else { return }
+      lock.withLock {
+        state.name = newValue ?? ""
+        state.discardIdleWorkers()
+      }
+    }
+  }
+
+  /// Of the threads that the work runs on. A change counts for workers that are dispatched from then on.
+  public var qualityOfService: QualityOfService {
+    get { lock.withLock { state.qualityOfService } }
+    set {
+      guard !isMain else { return }
+      lock.withLock {
+        state.qualityOfService = newValue
+        state.discardIdleWorkers()
+      }
+    }
+  }
+
+  /// Where the work runs; nil for threads of the queue's own. As in Foundation, setting it while operations are in the queue is a precondition failure.
+  public var underlyingQueue: DispatchQueue? {
+    get { lock.withLock { state.underlyingQueue } }
+    set {
+      guard !isMain else { return }
+      let isEmpty = lock.withLock {
+        guard state.unfinished == 0 else { return false }
+        state.underlyingQueue = newValue
+        state.discardIdleWorkers()
+        return true
+      }
+      precondition(isEmpty, "\(self): the queue must be empty when its underlying queue is changed; wait for its operations first")
+    }
+  }
+
+  // MARK: Looking
+
+  /// The operations that have not finished, in the order in which they were added. Jobs are no operations and not among them. Linear.
+  public var operations: [Operation] {
+    lock.withLock { state.operations.operations }.map { ($0 as? PlainOperationProxy)?.operation ?? $0 }
+  }
+
+  /// How many operations and jobs have not finished. Barriers don't count.
+  public var operationCount: Int {
+    lock.withLock {
+      for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+      return state.unfinished - state.unfinishedBarriers
+    }
+  }
+
+  /// Set its `totalUnitCount` to have it report: each operation, job and barrier that finishes then completes one unit.
+  public var progress: Progress {
+    lock.withLock {
+      if let progress = state.progress { return progress }
+      let progress = Progress(parent: nil, userInfo: nil)
+      state.progress = progress
+      return progress
+    }
+  }
+
+  // MARK: Main and current
+
+  /// The queue of the main thread: one operation at a time, on `DispatchQueue.main`.
+  public static let main = OwnerScopedQueue(
+    name: "OwnerScopedQueue Main Queue", limit: 1, qualityOfService: .userInteractive, underlyingQueue: .main, isMain: true)
+
+  /// The queue that runs this code; on the main thread otherwise ``main``, elsewhere nil.
+  public static var current: OwnerScopedQueue? {
+    Worker.currentQueue ?? (Thread.isMainThread ? main : nil)
+  }
+}

@@ -1,0 +1,235 @@
+import Foundation
+
+/// How the queue takes operations in, starts them when they are ready, and hears of their end.
+///
+/// An operation is attached and registered in one hold of the lock, and stays registered until it has told us of its finish. When it is ready it
+/// also has a record in a ready list; a record whose operation has been started or has finished meanwhile, or has moved to
+/// another priority, is found out when its turn comes. The claim that `startIfReady` makes in the operation's own state word sees to it that it is started once.
+extension OwnerScopedQueue: OperationScheduler {
+  /// Adds operations, all of them or, if an error is thrown, none.
+  ///
+  /// Linear in the operations and, to find cycles, in what they depend on.
+  /// - Throws: ``OwnerScopedQueueError`` if an operation stands in the list twice, is in a queue already, has been started, belongs to an
+  ///   owner that has ended, or if dependencies form a cycle, which is named.
+  public func enqueue(_ operations: [Operation]) throws(OwnerScopedQueueError) {
+    var seen = Set<ObjectIdentifier>()
+    for operation in operations where !seen.insert(ObjectIdentifier(operation)).inserted {
+      throw .duplicateOperation(OwnedOperation.label(of: operation))
+    }
+    try OwnedOperation.checkForCycles(in: operations)
+    try add(operations)
+  }
+
+  /// Adds without looking for cycles. All or nothing.
+  func add(_ operations: [Operation]) throws(OwnerScopedQueueError) {
+    var scheduled: [OwnedOperation] = []
+    scheduled.reserveCapacity(operations.count)
+    do throws(OwnerScopedQueueError) {
+      for operation in operations { scheduled.append(try self.scheduled(operation)) }
+    } catch {
+      for case let proxy as PlainOperationProxy in scheduled { proxy.abandon() }
+      throw error
+    }
+    if let refusal = attach(scheduled) {
+      for case let proxy as PlainOperationProxy in scheduled { proxy.abandon() }
+      throw refusal
+    }
+    for case let proxy as PlainOperationProxy in scheduled where !proxy.isReadyByDependencies { watch(proxy, at: nil) }
+    // Those cancelled before have nothing to wait for, not even for a suspended queue.
+    for operation in scheduled where operation.isCancelled { operation.start() }
+  }
+
+  /// The operation itself if it is ours, or one of ours that runs it.
+  private func scheduled(_ operation: Operation) throws(OwnerScopedQueueError) -> OwnedOperation {
+    if let owned = operation as? OwnedOperation { return owned }
+    return try PlainOperationProxy(running: operation, for: self)
+  }
+
+  private func attach(_ operations: [OwnedOperation]) -> OwnerScopedQueueError? {
+    lock.lock()
+    let stage = state.stages[state.stages.count - 1]
+    var attached = 0
+    var refusal: OwnerScopedQueueError?
+    var ready: [Int] = []
+    for operation in operations {
+      switch operation.attach(to: self) {
+      case .refused(let error):
+        refusal = error
+      case .ready:
+        ready.append(state.operations.insert(operation, slot: slot(for: operation, in: stage)))
+        attached += 1
+      case .blocked:
+        _ = state.operations.insert(operation, slot: slot(for: operation, in: stage))
+        attached += 1
+      }
+      if refusal != nil { break }
+    }
+    if let refusal {
+      for operation in operations.prefix(attached) {
+        _ = state.operations.remove(operation)
+        operation.detach()
+      }
+      lock.unlock()
+      return refusal
+    }
+    state.statistics.enqueued += attached
+    state.unfinished += attached
+    for operation in operations {
+      guard let place = state.operations.place(of: operation) else { continue }
+      stage.addBlocked(state.operations[place].slot)
+    }
+    for place in ready { makeReady(place) }
+    unlockAndFollowUp()
+    return nil
+  }
+
+  /// For an owner that is just ending, the work goes without one: it will be finished by its own lifetime.
+  private func slot(for operation: OwnedOperation, in stage: Stage) -> OwnerSlot {
+    let lifetime = operation.lifetime === ownLifetime ? nil : operation.lifetime
+    return stage.slot(for: lifetime, queue: self) ?? stage.slotWithoutOwner
+  }
+
+  /// Under the lock.
+  private func makeReady(_ place: Int) {
+    let entry = state.operations[place]
+    let level = Self.level(of: entry.operation.scheduledPriority)
+    guard entry.levels & 1 << level == 0 else { return }
+    state.operations[place].levels |= 1 << level
+    let stage = entry.slot.stage
+    stage.makeReady(.operation(entry.operation), slot: entry.slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
+  }
+
+  // MARK: Running
+
+  /// On a worker: starts the operation whose turn it is.
+  func run(_ operation: OwnedOperation, at level: Int) {
+    guard operation.state != .finished, isCurrent(operation, at: level) else { return }
+    guard !operation.isReadyByDependencies || operation.isReady else {
+      watch(operation, at: level)
+      return
+    }
+    var isStarted = false
+    if let qualityOfService = operation.explicitQualityOfService {
+      DispatchWorkItem(qos: qualityOfService.dispatchQoS, flags: .enforceQoS) { isStarted = operation.startIfReady() }.perform()
+    } else {
+      isStarted = operation.startIfReady()
+    }
+    if !isStarted {
+      useUp(operation, at: level)
+    } else if operation.isExecuting {
+      detach(operation)
+    }
+  }
+
+  /// Whether the record is the one to go by. If the priority has been changed since it was made, there is another.
+  private func isCurrent(_ operation: OwnedOperation, at level: Int) -> Bool {
+    let current = Self.level(of: operation.scheduledPriority)
+    guard current != level else { return true }
+    return lock.withLock {
+      guard let place = state.operations.place(of: operation) else { return false }
+      state.operations[place].levels &= ~(1 << level)
+      return state.operations[place].levels & 1 << current == 0
+    }
+  }
+
+  /// The record led to no start: the operation was started by another record, or is blocked again. If it became ready in the meantime, that went by the record.
+  private func useUp(_ operation: OwnedOperation, at level: Int) {
+    lock.lock()
+    if let place = state.operations.place(of: operation) {
+      state.operations[place].levels &= ~(1 << level)
+      if operation.isWaitingForScheduler { makeReady(place) }
+    }
+    unlockAndFollowUp()
+  }
+
+  /// The operation goes on without a thread of ours.
+  private func detach(_ operation: OwnedOperation) {
+    lock.lock()
+    if let place = state.operations.place(of: operation), !state.operations[place].isDetached {
+      state.operations[place].isDetached = true
+      state.detached += 1
+      let slot = state.operations[place].slot
+      slot.stage.changeExecuting(slot, by: 1)
+    }
+    unlockAndFollowUp()
+  }
+
+  // MARK: OperationScheduler
+
+  func operationDidBecomeReady(_ operation: OwnedOperation) {
+    lock.lock()
+    if let place = state.operations.place(of: operation) { makeReady(place) }
+    unlockAndFollowUp()
+  }
+
+  func operationDidFinish(_ operation: OwnedOperation) {
+    lock.lock()
+    guard let entry = state.operations.remove(operation) else {
+      lock.unlock()
+      return
+    }
+    let slot = entry.slot
+    slot.stage.finish(slot)
+    if entry.isDetached {
+      state.detached -= 1
+      slot.stage.changeExecuting(slot, by: -1)
+    }
+    state.statistics.count(operation)
+    state.finish(1)
+    state.afterFinish(of: slot)
+    unlockAndFollowUp()
+  }
+
+  func operation(_ operation: OwnedOperation, didChangePriorityFrom old: Operation.QueuePriority) {
+    lock.lock()
+    if let place = state.operations.place(of: operation), state.operations[place].levels != 0 { makeReady(place) }
+    unlockAndFollowUp()
+  }
+
+  // MARK: Operations with a condition of their own
+
+  private static let examinationInterval: UInt64 = 10_000_000
+
+  /// Keeps an operation that says itself that it is not ready. Nobody may tell us when that changes, so it is asked again whenever workers leave, and by
+  /// a timer.
+  private func watch(_ operation: OwnedOperation, at level: Int?) {
+    lock.lock()
+    if let level, let place = state.operations.place(of: operation) { state.operations[place].levels &= ~(1 << level) }
+    state.watched.append(operation)
+    let isScheduled = state.isExaminationScheduled
+    state.isExaminationScheduled = true
+    unlockAndFollowUp()
+    if !isScheduled { scheduleExamination() }
+  }
+
+  private func scheduleExamination() {
+    DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + .nanoseconds(Int(Self.examinationInterval))) { [weak self] in
+      self?.examineWatchedAgain()
+    }
+  }
+
+  private func examineWatchedAgain() {
+    examineWatched()
+    let isOver = lock.withLock {
+      state.isExaminationScheduled = !state.watched.isEmpty
+      return state.watched.isEmpty
+    }
+    if !isOver { scheduleExamination() }
+  }
+
+  /// Asks those that were not ready again. Outside the lock: the answer is the user's code.
+  func examineWatched() {
+    var watched: [OwnedOperation] = []
+    lock.withLock { swap(&watched, &state.watched) }
+    guard !watched.isEmpty else { return }
+    let waiting = watched.filter { !$0.isReady }
+    for case let proxy as PlainOperationProxy in watched where proxy.operation.isCancelled { proxy.dropDependencies() }
+    lock.lock()
+    state.watched += waiting.filter { state.operations.place(of: $0) != nil }
+    let stillWaiting = Set(waiting.map(ObjectIdentifier.init))
+    for operation in watched where !stillWaiting.contains(ObjectIdentifier(operation)) {
+      if let place = state.operations.place(of: operation), operation.isReadyByDependencies { makeReady(place) }
+    }
+    unlockAndFollowUp()
+  }
+}

@@ -1,0 +1,246 @@
+import Foundation
+
+/// Work tied to an owner.
+///
+/// The owner is held weakly until the body runs, and strongly while it runs. When the owner ends, its pending work is cancelled and what it captured is
+/// released, promptly and in the background, even if the queue is suspended or all workers are busy; nothing of it starts afterwards.
+extension OwnerScopedQueue {
+  // MARK: Jobs
+
+  /// Runs the body with the owner, unless the owner ends first. A job: no `Operation` object. O(1).
+  public func async<Owner: OperationOwner & Sendable>(
+    owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
+  ) {
+    submit(body, owner: owner, lifetime: owner.lifetimeToken.lifetime, priority: priority)
+  }
+
+  /// The same for any object, see ``OwnerLifetime/of(_:)``.
+  @_disfavoredOverload
+  public func async<Owner: AnyObject & Sendable>(
+    owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
+  ) {
+    submit(body, owner: owner, lifetime: OwnerLifetime.of(owner as AnyObject), priority: priority)
+  }
+
+  /// The same for a lifetime.
+  public func async(
+    lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable () -> Void
+  ) {
+    submit(.block(body), lifetime: lifetime, priority: priority)
+  }
+
+  private func submit<Owner: AnyObject & Sendable>(
+    _ body: @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: OwnerLifetime, priority: Operation.QueuePriority
+  ) {
+    guard lifetime.bind(owner) else {
+      // Another object came first with the same token.
+      submit(
+        .reportingBlock { [weak owner] in
+          guard let owner else { return .skipped }
+          body(owner)
+          return .succeeded
+        }, lifetime: lifetime, priority: priority)
+      return
+    }
+    // A class is one pointer whatever its type, and is passed as such; so the closure can be called with the type forgotten, which
+    // saves wrapping it in another. The object it gets is the one the lifetime is bound to: this owner.
+    let erased = unsafeBitCast(body, to: (@Sendable (AnyObject) -> Void).self)
+    submit(.ownerBlock(erased), lifetime: lifetime, priority: priority)
+  }
+
+  // MARK: Delayed jobs
+
+  /// Adds the job when the delay has passed, unless the owner ends first; what it captured is released at the end, not at the deadline.
+  public func asyncAfter<Owner: OperationOwner & Sendable>(
+    _ delay: Duration, owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
+  ) {
+    Self.timerQueue.asyncAfter(deadline: .now() + delay.dispatchInterval, owner: owner) { [self] owner in
+      async(owner: owner, priority: priority, execute: body)
+    }
+  }
+
+  /// The same for any object.
+  @_disfavoredOverload
+  public func asyncAfter<Owner: AnyObject & Sendable>(
+    _ delay: Duration, owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
+  ) {
+    let lifetime = OwnerLifetime.of(owner as AnyObject)
+    Self.timerQueue.asyncAfter(deadline: .now() + delay.dispatchInterval, lifetime: lifetime) { [self, weak owner] in
+      guard let owner else { return }
+      submit(body, owner: owner, lifetime: lifetime, priority: priority)
+    }
+  }
+
+  /// The same for a lifetime.
+  public func asyncAfter(
+    _ delay: Duration, lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable () -> Void
+  ) {
+    Self.timerQueue.asyncAfter(deadline: .now() + delay.dispatchInterval, lifetime: lifetime) { [self] in
+      async(lifetime: lifetime, priority: priority, execute: body)
+    }
+  }
+
+  private static let timerQueue = DispatchQueue(label: "OwnedOperations.delays", qos: .userInitiated)
+
+  // MARK: Operations
+
+  /// Adds the body as an operation. What it throws is the operation's outcome.
+  /// - Returns: the operation, for its state, outcome and dependents. If the owner has ended, it is cancelled and finished.
+  @discardableResult
+  public func addOperation<Owner: OperationOwner & Sendable>(
+    owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) throws -> Void
+  ) -> OwnedOperation {
+    addOperation(owner, owner.lifetimeToken.lifetime, priority, body)
+  }
+
+  /// The same for any object.
+  @_disfavoredOverload @discardableResult
+  public func addOperation<Owner: AnyObject & Sendable>(
+    owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) throws -> Void
+  ) -> OwnedOperation {
+    addOperation(owner, OwnerLifetime.of(owner as AnyObject), priority, body)
+  }
+
+  /// The same for a lifetime.
+  @discardableResult
+  public func addOperation(
+    lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () throws -> Void
+  ) -> OwnedOperation {
+    let operation = OwnedBlockOperation(lifetime: lifetime, body)
+    if priority != .normal { operation.queuePriority = priority }
+    addOperation(operation)
+    return operation
+  }
+
+  private func addOperation<Owner: AnyObject & Sendable>(
+    _ owner: Owner, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority, _ body: @escaping @Sendable (Owner) throws -> Void
+  ) -> OwnedOperation {
+    addOperation(lifetime: lifetime, priority: priority) { [weak owner] in
+      guard let owner else { return }
+      try body(owner)
+    }
+  }
+
+  // MARK: Cancelling, counting, waiting
+
+  /// Cancels what the owner has pending and executing in this queue. The owner lives on. Linear in the queue's operations.
+  public func cancelOperations(ownedBy lifetime: OwnerLifetime) {
+    lock.lock()
+    var taken: [(OwnerSlot, [TakenWork])] = []
+    for stage in state.stages {
+      guard let slot = stage.existingSlot(for: lifetime) else { continue }
+      taken.append((slot, state.takePending(of: slot)))
+    }
+    let operations = state.operations.operations(ownedBy: lifetime)
+    unlockAndFollowUp()
+    for (slot, work) in taken { finishCancelling(work, of: slot, forEndedOwner: false) }
+    for operation in operations { operation.cancel() }
+  }
+
+  /// The owner's operations that have not finished. Linear in the queue's operations.
+  public func operations(ownedBy lifetime: OwnerLifetime) -> [OwnedOperation] {
+    lock.withLock { state.operations.operations(ownedBy: lifetime) }
+  }
+
+  /// How many operations and jobs of the owner have not finished.
+  public func operationCount(ownedBy lifetime: OwnerLifetime) -> Int {
+    lock.withLock {
+      for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+      return state.unfinished(ownedBy: lifetime)
+    }
+  }
+
+  /// Blocks until nothing of the owner is pending or executing. From inside work of the owner in this queue: until nothing is left but work that waits for the same.
+  @available(*, noasync, message: "Use finished(ownedBy:) instead")
+  public func waitUntilFinished(ownedBy lifetime: OwnerLifetime) {
+    wait(for: lifetime)
+  }
+
+  /// Returns when nothing of the owner is pending or executing.
+  public func finished(ownedBy lifetime: OwnerLifetime) async {
+    await finished(lifetime)
+  }
+
+  func wait(for lifetime: OwnerLifetime?) {
+    let semaphore = DispatchSemaphore(value: 0)
+    let worker = Worker.current.flatMap { $0.works(for: self) ? $0 : nil }
+    let isInside = worker.map { lifetime == nil || $0.currentLifetime === lifetime } ?? false
+    lock.lock()
+    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+    state.waits.insert(.thread(semaphore), for: lifetime, isInside: isInside)
+    unlockAndFollowUp()
+    BlockingRegion.perform { semaphore.wait() }
+  }
+
+  func finished(_ lifetime: OwnerLifetime?) async {
+    await withCheckedContinuation { continuation in
+      lock.lock()
+      for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+      state.waits.insert(.task(continuation), for: lifetime, isInside: false)
+      unlockAndFollowUp()
+    }
+  }
+
+  // MARK: Settings
+
+  /// While true for an owner, nothing of it starts; what executes goes on. The end of the owner takes the suspension along.
+  public func setSuspended(_ suspended: Bool, ownedBy lifetime: OwnerLifetime) {
+    lock.lock()
+    if suspended {
+      // The slot is what hears of the owner's end.
+      guard state.stages[state.stages.count - 1].slot(for: lifetime, queue: self) != nil else {
+        unlockAndFollowUp()
+        return
+      }
+      state.suspendedOwners.insert(lifetime.id)
+    } else {
+      state.suspendedOwners.remove(lifetime.id)
+    }
+    for worker in state.activeWorkers where worker.batch.hasRest { state.takeBatchBack(from: worker) }
+    for stage in state.stages {
+      guard let slot = stage.existingSlot(for: lifetime) else { continue }
+      slot.isSuspended = suspended
+      stage.release(slot, ownerLimit: state.ownerLimit)
+    }
+    unlockAndFollowUp()
+  }
+
+  /// How many operations and jobs of one owner may execute at once. By default there is no limit, which reads as
+  /// ``Foundation/OperationQueue/defaultMaxConcurrentOperationCount``. Other negative values are a precondition failure.
+  public var maxConcurrentOperationCountPerOwner: Int {
+    get {
+      let limit = lock.withLock { state.ownerLimit }
+      return limit == .max ? OperationQueue.defaultMaxConcurrentOperationCount : limit
+    }
+    set {
+      let limit = Self.checkedLimit(newValue)
+      lock.lock()
+      state.ownerLimit = limit
+      for worker in state.activeWorkers where worker.batch.hasRest { state.takeBatchBack(from: worker) }
+      for stage in state.stages { stage.forEachSlot { stage.release($0, ownerLimit: limit) } }
+      unlockAndFollowUp()
+    }
+  }
+
+  /// Whose turn it is among owners with work of equal priority. With `roundRobin`, a job of an owner without others pending
+  /// waits for at most one job of each competing owner and worker. Linear in the pending work's owners to change.
+  public var ownerFairness: OwnerFairness {
+    get { lock.withLock { state.fairness } }
+    set {
+      lock.lock()
+      state.fairness = newValue
+      for worker in state.activeWorkers where worker.batch.hasRest { state.takeBatchBack(from: worker) }
+      for stage in state.stages { stage.setFairness(newValue) }
+      unlockAndFollowUp()
+    }
+  }
+}
+
+extension Duration {
+  /// For deadlines; the longest interval there is stands for longer ones.
+  var dispatchInterval: DispatchTimeInterval {
+    let (seconds, attoseconds) = components
+    let nanoseconds = Double(seconds) * 1e9 + Double(attoseconds) / 1e9
+    return .nanoseconds(Int(max(0, min(nanoseconds, 9.2e18))))
+  }
+}

@@ -1,0 +1,232 @@
+import Foundation
+import Synchronization
+
+/// A queue of operations and jobs with a scheduler of its own, that knows owners. A drop-in for `OperationQueue`: change the type's name.
+///
+/// ```swift
+/// let queue = OwnerScopedQueue(name: "decoding")
+/// queue.async(owner: cell) { cell in cell.show() }  // never starts once the cell has gone
+/// ```
+///
+/// Work starts by priority, and first come, first served within a priority; see ``ownerFairness`` for the alternative. It runs on GCD
+/// threads: without a limit on as many as there are processors, and more while work blocks. All members may be used from any thread, also from inside work
+/// of the same queue.
+///
+/// A queue that nobody holds any more finishes its work, and then goes. The jobs of a *suspended* queue go with it, cancelled: nobody
+/// could resume it.
+///
+/// The protocol between those who add work, workers, cancellers and owners that end is written in `QueueState`.
+public final class OwnerScopedQueue: Sendable {
+  let lock = Lock()
+  /// Guarded by `lock`, which is what makes its accesses exclusive.
+  @exclusivity(unchecked) nonisolated(unsafe) var state: QueueState
+  let isMain: Bool
+  /// Owns the operations that have no owner: blocks, and those that run plain operations.
+  let ownLifetime = OwnerLifetime()
+
+  /// What a worker looks at after each record, without the lock: a bit for each ready level of the first stage, and `interrupt`.
+  /// Written under the lock. A hint: what it leads to is decided under the lock.
+  private let hint = Atomic<UInt32>(0)
+  private static let interrupt: UInt32 = 1 << 8
+  private static let somebodyWaits: UInt32 = 1 << 9
+
+  /// Makes a queue.
+  /// - Parameters:
+  ///   - name: for debugging; the queue's threads carry it.
+  ///   - maxConcurrentOperationCount: how many operations may execute at once. By default as many as the machine has processors, and
+  ///     more while some are blocked. Other negative values are a precondition failure, as in Foundation.
+  ///   - qualityOfService: of the threads that the work runs on.
+  ///   - underlyingQueue: run the work there instead.
+  public convenience init(
+    name: String? = nil, maxConcurrentOperationCount: Int = OperationQueue.defaultMaxConcurrentOperationCount,
+    qualityOfService: QualityOfService = .default, underlyingQueue: DispatchQueue? = nil
+  ) {
+    self.init(name: name, limit: maxConcurrentOperationCount, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
+  }
+
+  init(name: String?, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, isMain: Bool = false) {
+    state = QueueState(
+      name: name ?? "OwnerScopedQueue", limit: Self.checkedLimit(limit), qualityOfService: qualityOfService,
+      underlyingQueue: underlyingQueue)
+    self.isMain = isMain
+  }
+
+  deinit {
+    // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
+    for stage in state.stages { state.garbage += stage.removeAllSlots() }
+  }
+
+  /// The limit as it is kept: `Int.max` for none.
+  static func checkedLimit(_ limit: Int) -> Int {
+    precondition(
+      limit >= 0 || limit == OperationQueue.defaultMaxConcurrentOperationCount, OwnerScopedQueueError.invalidLimit(limit).description)
+    return limit == OperationQueue.defaultMaxConcurrentOperationCount ? .max : limit
+  }
+
+  static func level(of priority: Operation.QueuePriority) -> Int {
+    switch priority {
+    case .veryHigh: 0
+    case .high: 1
+    case .low: 3
+    case .veryLow: 4
+    default: 2
+    }
+  }
+
+  // MARK: Adding
+
+  /// Adds a job. If its owner has ended, it is counted as cancelled, and released when this returns.
+  @inline(__always)
+  func submit(_ work: consuming Work, lifetime: OwnerLifetime?, priority: Operation.QueuePriority) {
+    let level = Self.level(of: priority)
+    lock.lock()
+    state.statistics.enqueued += 1
+    let stage = state.stages[state.stages.count - 1]
+    guard let slot = stage.slot(for: lifetime, queue: self) else {
+      state.statistics.cancelled += 1
+      state.statistics.skippedForEndedOwners += 1
+      lock.unlock()
+      return
+    }
+    state.unfinished += 1
+    stage.add(work, slot: slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
+    let worker = state.workerToDispatch(self)
+    updateHint()
+    lock.unlock()
+    worker?.dispatch()
+  }
+
+  /// Unlocks, and does what has become due under the lock: wakes those whose wait is over, sends a worker, releases.
+  func unlockAndFollowUp() {
+    let worker = state.workerToDispatch(self)
+    let waiters = state.waits.isEmpty ? [] : state.takeDueWaiters()
+    var garbage: [TakenWork] = []
+    if !state.garbage.isEmpty { swap(&garbage, &state.garbage) }
+    updateHint()
+    lock.unlock()
+    worker?.dispatch()
+    for waiter in waiters { waiter.resume() }
+  }
+
+  // MARK: Workers
+
+  @inline(__always)
+  private func updateHint() {
+    let wantsAll = state.isSuspended || state.ownerLimit != .max || state.waits.hasOwners
+    let new = state.stages[0].readyLevels | (wantsAll ? Self.interrupt : 0) | (state.waits.isEmpty ? 0 : Self.somebodyWaits)
+    if hint.load(ordering: .relaxed) != new { hint.store(new, ordering: .relaxed) }
+  }
+
+  /// Whether a worker with a batch of this level had better look at the queue before it begins its next record.
+  @inline(__always)
+  func wantsAttention(at level: Int) -> Bool {
+    hint.load(ordering: .relaxed) & (Self.interrupt | (1 << UInt32(level) - 1)) != 0
+  }
+
+  func drain(_ worker: Worker) {
+    worker.becomeCurrent {
+      lock.lock()
+      state.arriving -= 1
+      worker.beginDrain()
+      let deadline = worker.isGuest ? DispatchTime.now().uptimeNanoseconds + Worker.guestTime : .max
+      while state.take(for: worker, self) {
+        let isBarrier = worker.barrier != nil
+        unlockAndFollowUp()
+        worker.run()
+        lingerForWork(after: worker)
+        lock.lock()
+        state.takeBatchBack(from: worker)
+        state.settle(worker, isWorker: true)
+        if isBarrier { finishBarrier() }
+        if deadline != .max, DispatchTime.now().uptimeNanoseconds > deadline, state.hasWork {
+          // Others want to use this underlying queue, too.
+          worker.endDrain()
+          state.arriving += 1
+          unlockAndFollowUp()
+          worker.dispatch()
+          return
+        }
+      }
+      worker.endDrain()
+      state.leave(worker)
+      unlockAndFollowUp()
+    }
+    examineWatched()
+  }
+
+  /// A worker that keeps up with those who add work finds a record or two each time it looks, and would spend its time, and theirs, on the lock and on leaving and being sent for. So
+  /// after a small batch it waits up to two microseconds, without the lock, for more to come. Not if somebody waits for the queue.
+  private func lingerForWork(after worker: Worker) {
+    guard worker.lastBatchWasSmall else { return }
+    for _ in 0..<Self.lingeringLooks {
+      let hint = hint.load(ordering: .relaxed)
+      if hint & Self.somebodyWaits != 0 { return }
+      Pause.spin(Self.lingeringPause)
+      if hint != 0 { return }
+    }
+  }
+
+  private static let lingeringLooks = 20
+  private static let lingeringPause = 100
+
+  private func finishBarrier() {
+    state.statistics.succeeded += 1
+    state.unfinishedBarriers -= 1
+    state.finish(1)
+    state.advance()
+  }
+
+  func workerWillBlock(_ worker: Worker) {
+    lock.lock()
+    state.waiting += 1
+    state.settle(worker, isWorker: false)
+    state.takeBatchBack(from: worker)
+    unlockAndFollowUp()
+  }
+
+  func workerDidUnblock(_ worker: Worker) {
+    lock.withLock { state.waiting -= 1 }
+  }
+
+  // MARK: Ends
+
+  /// Called by the reaper for a slot whose owner has ended.
+  func ownerDidEnd(_ slot: OwnerSlot) {
+    lock.lock()
+    guard !slot.isRemoved else {
+      lock.unlock()
+      return
+    }
+    slot.hasEnded = true
+    if let lifetime = slot.lifetime { state.suspendedOwners.remove(lifetime.id) }
+    let taken = state.takePending(of: slot)
+    lock.unlock()
+    finishCancelling(taken, of: slot, forEndedOwner: true)
+  }
+
+  /// Counts what `takePending` took out, tells those who wait, and releases it.
+  func finishCancelling(_ taken: [TakenWork], of slot: OwnerSlot, forEndedOwner: Bool) {
+    let jobs = taken.reduce(0) { $0 + $1.jobCount }
+    lock.lock()
+    state.countCancelled(jobs, of: slot, forEndedOwner: forEndedOwner)
+    unlockAndFollowUp()
+  }
+
+  func isSuspendedUnderLock(_ lifetime: OwnerLifetime) -> Bool {
+    !state.suspendedOwners.isEmpty && state.suspendedOwners.contains(lifetime.id)
+  }
+}
+
+extension OwnerScopedQueue: Hashable {
+  /// Queues are equal if they are the same.
+  public static func == (left: OwnerScopedQueue, right: OwnerScopedQueue) -> Bool { left === right }
+  public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}
+
+extension OwnerScopedQueue: CustomStringConvertible {
+  /// For example `OwnerScopedQueue "decoding" (3 unfinished)`.
+  public var description: String {
+    let (name, count) = lock.withLock { (state.name, state.unfinished - state.unfinishedBarriers) }
+    return "OwnerScopedQueue \"\(name)\" (\(count) unfinished)"
+  }
+}

@@ -1,0 +1,259 @@
+import Foundation
+
+/// Everything that a queue's lock guards.
+///
+/// ## Protocol of the queue
+///
+/// Who decides that a piece of work starts: a worker, in four steps. It takes the record out of the ready lists (under the lock), begins it
+/// (`WorkBatch`, an atomic compare and exchange), asks the owner's lifetime whether it is alive (an acquiring load), and runs
+/// it. Cancelling and an owner's end take records out of the ready lists (under the lock) or out of the batch (the same compare and exchange), so each
+/// record is either begun by one worker or taken away by one canceller. The load of the lifetime after that is the single decision of the
+/// guarantee "no start after the end"; for operations, `start()` makes the same decision in their own state word.
+///
+/// Who makes workers: whoever adds work asks, under the same hold of the lock, whether a worker is due (`workerToDispatch`), and dispatches it after unlocking.
+/// One is due if there is ready work, a slot for it, and no worker on its way that has not looked yet; a worker that arrives and leaves ready work behind
+/// asks again. A worker leaves in the same hold of the lock in which it found nothing to take. So ready work always has a worker that is
+/// awake or on its way, and no wake-up is lost.
+///
+/// Slots: an explicit limit counts workers that are not blocked in a wait of ours, and asynchronous operations. Without a limit there is a slot per processor, and one more for each worker
+/// that is blocked in a wait of ours or that the monitor found not to be using its processor.
+///
+/// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
+/// have a deinit of the user's, so records are released after unlocking.
+struct QueueState: ~Copyable {
+  /// Never empty. Work is taken from the first and added to the last.
+  var stages: ContiguousArray<Stage>
+  var pool = ChunkPool()
+  var isSuspended = false
+  /// `Int.max` without a limit.
+  var limit: Int
+  var ownerLimit = Int.max
+  var fairness = OwnerFairness.firstComeFirstServed
+  var suspendedOwners: Set<OwnerID> = []
+  var name: String
+  var qualityOfService: QualityOfService
+  var progress: Progress?
+
+  /// Pending and executing work of all stages, barriers included.
+  var unfinished = 0
+  var unfinishedBarriers = 0
+  var isBarrierRunning = false
+  var statistics = OwnerScopedQueue.Statistics()
+  var waits = WaitList()
+  var operations = OperationRegistry()
+  /// Operations whose own `isReady` holds them back.
+  var watched: [OwnedOperation] = []
+  var lastExamination: UInt64 = 0
+  var isExaminationScheduled = false
+  /// What is to be released after unlocking.
+  var garbage: [TakenWork] = []
+  var underlyingQueue: DispatchQueue?
+  /// Counts changes of what workers are made from; a worker of an older make is not used again.
+  var workerMake = 0
+
+  // Workers. `active` have been dispatched and have not left; `arriving` of them have not looked for work yet.
+  var idleWorkers: [Worker] = []
+  var activeWorkers: [Worker] = []
+  var arriving = 0
+  /// Active, and blocked in a wait that we know of.
+  var waiting = 0
+  /// Active, and found by the monitor not to be using its processor.
+  var stuck = 0
+  /// Asynchronous operations that execute without a worker.
+  var detached = 0
+  var isMonitored = false
+
+  init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
+    stages = [Stage(fairness: .firstComeFirstServed)]
+    self.name = name
+    self.limit = limit
+    self.qualityOfService = qualityOfService
+    self.underlyingQueue = underlyingQueue
+  }
+
+  // MARK: Workers
+
+  static let processors = max(2, ProcessInfo.processInfo.activeProcessorCount)
+  /// GCD has 255 threads for all serial queues of a quality of service; this leaves some to others.
+  static let mostWorkers = 192
+  static let mostUnlimitedWorkers = 64
+
+  /// Whether one more than `others` workers may take work.
+  func hasSlot(beside others: Int) -> Bool {
+    if limit != .max, others - waiting + detached >= limit { return false }
+    return others - waiting - stuck < Self.processors
+  }
+
+  var hasWork: Bool {
+    guard !isSuspended else { return false }
+    return stages[0].readyLevels != 0 || isBarrierDue
+  }
+
+  var isBarrierDue: Bool { stages[0].isClosed && stages[0].unfinished == 0 && stages[0].executing == 0 && !isBarrierRunning }
+
+  /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
+  mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
+    guard arriving == 0, hasWork else { return nil }
+    let most = limit == .max ? Self.mostUnlimitedWorkers + waiting : Self.mostWorkers
+    guard hasSlot(beside: activeWorkers.count), activeWorkers.count < min(most, Self.mostWorkers) else {
+      monitor(queue)
+      return nil
+    }
+    let worker = idleWorkers.popLast() ?? makeWorker(queue)
+    worker.place = activeWorkers.count
+    activeWorkers.append(worker)
+    arriving += 1
+    return worker
+  }
+
+  /// Has the monitor look soon: work was left behind for lack of a slot, or a worker took more than it can begin at once.
+  mutating func monitor(_ queue: OwnerScopedQueue) {
+    guard !isMonitored else { return }
+    isMonitored = true
+    queue.scheduleLookAtWorkers()
+  }
+
+  private func makeWorker(_ queue: OwnerScopedQueue) -> Worker {
+    Worker(queue: queue, underlyingQueue: underlyingQueue, name: name, qualityOfService: qualityOfService, make: workerMake)
+  }
+
+  /// What workers are made from has changed.
+  mutating func discardIdleWorkers() {
+    workerMake += 1
+    idleWorkers = []
+  }
+
+  mutating func leave(_ worker: Worker) {
+    let last = activeWorkers.removeLast()
+    if last !== worker {
+      activeWorkers[worker.place] = last
+      last.place = worker.place
+    }
+    if worker.isStuck {
+      worker.isStuck = false
+      stuck -= 1
+    }
+    if worker.make == workerMake { idleWorkers.append(worker) }
+  }
+
+  // MARK: Taking
+
+  /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
+  mutating func take(for worker: Worker, _ queue: OwnerScopedQueue) -> Bool {
+    guard !isSuspended, hasSlot(beside: activeWorkers.count - 1) else { return false }
+    while true {
+      let stage = stages[0]
+      if stage.readyLevels != 0 {
+        let takesOne = ownerLimit != .max || waits.hasOwners
+        let most = takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
+        if let level = stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit) {
+          worker.batch.publish(level: level)
+          worker.serial += 1
+          if worker.batch.count > 1 { monitor(queue) }
+          return true
+        }
+      }
+      guard isBarrierDue else { return false }
+      if let barrier = stage.barrier {
+        stage.barrier = nil
+        isBarrierRunning = true
+        worker.barrier = barrier
+        worker.serial += 1
+        return true
+      }
+      advance()
+    }
+  }
+
+  /// The barrier is over, or was cancelled.
+  mutating func advance() {
+    isBarrierRunning = false
+    garbage += stages.removeFirst().removeAllSlots()
+    if stages.isEmpty { stages.append(Stage(fairness: fairness)) }
+  }
+
+  /// After barriers were cancelled: a barrier in the middle that is gone no longer separates anything, but stays until its turn.
+  mutating func dropClosedStages() {
+    while stages.count > 1, stages[0].barrier == nil, isBarrierDue { advance() }
+  }
+
+  // MARK: Finishing
+
+  /// Counts what the worker has finished.
+  mutating func settle(_ worker: Worker, isWorker: Bool) {
+    var finished = 0
+    worker.batch.settle(isWorker: isWorker) { lane, result in
+      let slot = lane.slot
+      slot.stage.changeExecuting(slot, by: -1)
+      if result != .countsItself {
+        slot.stage.finish(slot)
+        statistics.count(result)
+        finished += 1
+      }
+      afterFinish(of: slot)
+    }
+    finish(finished)
+  }
+
+  /// Something of the owner's is over: another turn of its may be due, or its slot.
+  @inline(__always)
+  mutating func afterFinish(of slot: OwnerSlot) {
+    if ownerLimit != .max { slot.stage.release(slot, ownerLimit: ownerLimit) }
+    if slot.hasEnded { slot.stage.removeIfDone(slot) }
+  }
+
+  mutating func finish(_ count: Int) {
+    guard count > 0 else { return }
+    unfinished -= count
+    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count) }
+  }
+
+  /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
+  mutating func takeBatchBack(from worker: Worker) {
+    let level = worker.batch.level
+    worker.batch.takeRest { records, count, lane in
+      lane.slot.stage.giveBack(movingFrom: records, count: count, lane: lane, level: level)
+    }
+  }
+
+  // MARK: Cancelling
+
+  /// Takes the owner's pending jobs out. Records of operations go along: they are cancelled one by one.
+  /// - Returns: what to count and release after unlocking.
+  mutating func takePending(of slot: OwnerSlot) -> [TakenWork] {
+    if slot.executing > 0 {
+      for worker in activeWorkers where worker.batch.hasRest { takeBatchBack(from: worker) }
+    }
+    return slot.stage.takeAll(of: slot)
+  }
+
+  /// Counts jobs taken out with `takePending` as cancelled.
+  mutating func countCancelled(_ jobs: Int, of slot: OwnerSlot, forEndedOwner: Bool) {
+    for _ in 0..<jobs { slot.stage.finish(slot) }
+    statistics.cancelled += jobs
+    if forEndedOwner { statistics.skippedForEndedOwners += jobs }
+    finish(jobs)
+    afterFinish(of: slot)
+  }
+
+  // MARK: Waiting
+
+  /// Those whose wait is over, to be resumed after unlocking.
+  mutating func takeDueWaiters() -> [Waiter] {
+    var waits = WaitList()
+    swap(&waits, &self.waits)
+    let (stages, unfinished) = (stages, unfinished)
+    let due = waits.takeDue { lifetime in
+      guard let lifetime else { return unfinished }
+      return Self.unfinished(ownedBy: lifetime, in: stages)
+    }
+    swap(&waits, &self.waits)
+    return due
+  }
+
+  func unfinished(ownedBy lifetime: OwnerLifetime) -> Int { Self.unfinished(ownedBy: lifetime, in: stages) }
+
+  private static func unfinished(ownedBy lifetime: OwnerLifetime, in stages: ContiguousArray<Stage>) -> Int {
+    stages.reduce(0) { $0 + ($1.existingSlot(for: lifetime)?.unfinished ?? 0) }
+  }
+}

@@ -1,0 +1,319 @@
+/// The pending work between two barriers, ready to be taken by priority and turn.
+///
+/// A queue has one stage, and one more for each barrier that waits: what is added goes to the last stage, what is started comes from
+/// the first, and when the first has nothing unfinished its barrier runs and the next stage moves up. So a barrier costs the work
+/// around it nothing.
+///
+/// Everything here is guarded by the queue's lock.
+///
+/// Work lies in lanes (one owner, one priority); tickets in the ready rings say whose turn it is. What always holds:
+///
+/// - First come, first served: a lane has as many tickets, in the ring and held, less the void ones, as it has records.
+/// - Round robin: a lane with records is in the ring, once, or held.
+/// - `readyCount` is the number of records of lanes whose tickets are in the rings. Some of their owners may turn out to be suspended or
+///   at their limit when their turn comes; then the tickets are held, and come back to the front of the ring later.
+final class Stage {
+  static let levelCount = 5
+
+  /// To run when everything in this stage has finished.
+  var barrier: (@Sendable () -> Void)?
+  /// The stage ends with a barrier, cancelled or not.
+  var isClosed = false
+
+  /// Pending, taken and executing work of this stage, operations that wait for dependencies included.
+  private(set) var unfinished = 0
+  /// Records in the hands of workers, and operations that execute without one.
+  private(set) var executing = 0
+  private(set) var readyCount = 0
+  /// A bit for each level with entries in its ring; the lowest bit is the highest priority.
+  private(set) var readyLevels: UInt32 = 0
+  private(set) var fairness: OwnerFairness
+
+  private var rings = [ReadyRing](repeating: ReadyRing(), count: levelCount)
+  private var slots = SlotTable()
+  private var ownerlessSlot: OwnerSlot?
+  private var lastSlot: OwnerSlot?
+  private var sweepThreshold = 64
+
+  init(fairness: OwnerFairness) {
+    self.fairness = fairness
+  }
+
+  // MARK: Slots
+
+  /// The slot of the owner, made if need be; nil if the owner has ended.
+  @inline(__always)
+  func slot(for lifetime: OwnerLifetime?, queue: OwnerScopedQueue) -> OwnerSlot? {
+    if let lastSlot, lastSlot.lifetime === lifetime { return lastSlot.hasEnded ? nil : lastSlot }
+    guard let slot = findOrMakeSlot(for: lifetime, queue: queue), !slot.hasEnded else { return nil }
+    lastSlot = slot
+    return slot
+  }
+
+  private func findOrMakeSlot(for lifetime: OwnerLifetime?, queue: OwnerScopedQueue) -> OwnerSlot? {
+    guard let lifetime else { return slotWithoutOwner }
+    if let slot = slots[lifetime] { return slot }
+    let slot = OwnerSlot(lifetime: lifetime, stage: self, queue: queue, isSuspended: queue.isSuspendedUnderLock(lifetime))
+    guard lifetime.join(slot) else { return nil }
+    if slots.count >= sweepThreshold { sweepSlots() }
+    slots.insert(slot, for: lifetime)
+    return slot
+  }
+
+  /// For work that nobody owns.
+  var slotWithoutOwner: OwnerSlot {
+    let slot = ownerlessSlot ?? OwnerSlot(lifetime: nil, stage: self, queue: nil, isSuspended: false)
+    ownerlessSlot = slot
+    return slot
+  }
+
+  func existingSlot(for lifetime: OwnerLifetime) -> OwnerSlot? { slots[lifetime] }
+
+  func forEachSlot(_ body: (OwnerSlot) -> Void) {
+    if let ownerlessSlot { body(ownerlessSlot) }
+    slots.forEach(body)
+  }
+
+  /// A slot keeps its lifetime, and one without work for no reason. Those of owners that end are removed then; this is for
+  /// lifetimes that are only dropped. The threshold doubles with the owners that are left, so the cost per slot made is constant.
+  private func sweepSlots() {
+    for slot in slots.filter({ $0.isIdle && !$0.isSuspended }) { remove(slot) }
+    sweepThreshold = max(64, slots.count * 2)
+  }
+
+  private func remove(_ slot: OwnerSlot) {
+    guard let lifetime = slot.lifetime, !slot.isRemoved else { return }
+    slot.isRemoved = true
+    if lastSlot === slot { lastSlot = nil }
+    lifetime.leave(slot)
+    slots.remove(lifetime)
+  }
+
+  /// The owner ended and nothing of it is left, or the stage is over.
+  func removeIfDone(_ slot: OwnerSlot) {
+    if slot.hasEnded, slot.isIdle { remove(slot) }
+  }
+
+  /// The stage is over. What is left in its lanes are records of operations that were cancelled.
+  func removeAllSlots() -> [TakenWork] {
+    var taken: [TakenWork] = []
+    forEachSlot { taken += takeAll(of: $0) }
+    for slot in slots.filter({ _ in true }) { remove(slot) }
+    return taken
+  }
+
+  // MARK: Adding
+
+  /// Counts work in that can't start yet: an operation with unfinished dependencies.
+  func addBlocked(_ slot: OwnerSlot) {
+    unfinished += 1
+    slot.unfinished += 1
+  }
+
+  @inline(__always)
+  func add(_ work: consuming Work, slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) {
+    unfinished += 1
+    slot.unfinished += 1
+    makeReady(work, slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit)
+  }
+
+  /// Work that has been counted becomes ready.
+  @inline(__always)
+  func makeReady(_ work: consuming Work, slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) {
+    let lane = slot.makeLane(at: level)
+    lane.work.append(work, pool: &pool)
+    switch fairness {
+    case .firstComeFirstServed:
+      if slot.isHeld(ownerLimit) {
+        lane.heldTickets += 1
+        return
+      }
+      rings[level].appendTicket(for: lane)
+      readyCount += 1
+    case .roundRobin:
+      if lane.isInRing {
+        readyCount += 1
+      } else if slot.isHeld(ownerLimit) {
+        lane.heldTickets = 1
+        return
+      } else {
+        enterRing(lane, level: level, atFront: false)
+      }
+    }
+    readyLevels |= 1 << UInt32(level)
+  }
+
+  /// Round robin: the lane joins with all of its records.
+  private func enterRing(_ lane: Lane, level: Int, atFront: Bool) {
+    lane.isInRing = true
+    lane.heldTickets = 0
+    readyCount += lane.work.count
+    let entry = ReadyRing.Entry(lane: lane, tickets: 1)
+    if atFront { rings[level].prepend(entry) } else { rings[level].append(entry) }
+    readyLevels |= 1 << UInt32(level)
+  }
+
+  /// Puts work that a worker had taken, and not begun, back to where it came from.
+  func giveBack(movingFrom source: UnsafeMutablePointer<Work>, count: Int, lane: Lane, level: Int) {
+    lane.work.prepend(movingFrom: source, count: count)
+    lane.slot.executing -= count
+    executing -= count
+    switch fairness {
+    case .firstComeFirstServed:
+      rings[level].prepend(ReadyRing.Entry(lane: lane, tickets: count))
+      readyCount += count
+    case .roundRobin:
+      if lane.isInRing { readyCount += count } else { enterRing(lane, level: level, atFront: true) }
+    }
+    readyLevels |= 1 << UInt32(level)
+  }
+
+  // MARK: Taking
+
+  /// Moves ready work of the highest level to `batch`.
+  /// - Returns: the level, or nil if nothing can be taken.
+  func take(_ limit: Int, into batch: WorkBatch, pool: inout ChunkPool, ownerLimit: Int) -> Int? {
+    while readyLevels != 0 {
+      let level = readyLevels.trailingZeroBitCount
+      while batch.count < limit, let entry = rings[level].first {
+        let room = limit - batch.count
+        let lane = entry.lane
+        if lane.work.count == 0 {
+          // All of it was cancelled.
+          dropFirst(entry, level: level)
+        } else if lane.slot.isHeld(ownerLimit) {
+          hold(entry, level: level)
+        } else if fairness == .roundRobin {
+          rings[level].removeFirst()
+          take(1, from: lane, into: batch, pool: &pool)
+          if lane.work.count > 0 { rings[level].append(entry) } else { lane.isInRing = false }
+        } else if lane.voidTickets > 0 {
+          let void = min(lane.voidTickets, entry.tickets)
+          lane.voidTickets -= void
+          rings[level].useFirst(void)
+        } else {
+          let taken = take(min(room, entry.tickets), from: lane, into: batch, pool: &pool)
+          rings[level].useFirst(taken)
+        }
+      }
+      if rings[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) }
+      if batch.count > 0 { return level }
+    }
+    return nil
+  }
+
+  @discardableResult
+  private func take(_ limit: Int, from lane: Lane, into batch: WorkBatch, pool: inout ChunkPool) -> Int {
+    let taken = batch.fill(from: lane, limit: limit, pool: &pool)
+    lane.slot.executing += taken
+    executing += taken
+    readyCount -= taken
+    return taken
+  }
+
+  private func dropFirst(_ entry: ReadyRing.Entry, level: Int) {
+    rings[level].removeFirst()
+    entry.lane.isInRing = false
+    if fairness == .firstComeFirstServed { entry.lane.voidTickets -= entry.tickets }
+  }
+
+  private func hold(_ entry: ReadyRing.Entry, level: Int) {
+    rings[level].removeFirst()
+    switch fairness {
+    case .firstComeFirstServed:
+      let void = min(entry.lane.voidTickets, entry.tickets)
+      entry.lane.voidTickets -= void
+      entry.lane.heldTickets += entry.tickets - void
+      readyCount -= entry.tickets - void
+    case .roundRobin:
+      entry.lane.isInRing = false
+      entry.lane.heldTickets = 1
+      readyCount -= entry.lane.work.count
+    }
+  }
+
+  /// The owner may run again, or may run more: its held tickets go to the front, because they are older than what is in the ring.
+  func release(_ slot: OwnerSlot, ownerLimit: Int) {
+    guard !slot.isHeld(ownerLimit) else { return }
+    for level in 0..<Self.levelCount {
+      guard let lane = slot.lane(at: level), lane.heldTickets > 0 else { continue }
+      switch fairness {
+      case .firstComeFirstServed:
+        rings[level].prepend(ReadyRing.Entry(lane: lane, tickets: lane.heldTickets))
+        readyCount += lane.heldTickets
+        lane.heldTickets = 0
+        readyLevels |= 1 << UInt32(level)
+      case .roundRobin:
+        enterRing(lane, level: level, atFront: false)
+      }
+    }
+  }
+
+  /// How many owners have a turn at the highest level. Round robin only.
+  var turns: Int { readyLevels == 0 ? 0 : rings[readyLevels.trailingZeroBitCount].count }
+
+  // MARK: Finishing and cancelling
+
+  /// One piece of work is over.
+  @inline(__always)
+  func finish(_ slot: OwnerSlot) {
+    unfinished -= 1
+    slot.unfinished -= 1
+  }
+
+  /// A worker has let go of one record, or an operation has ended that executed without a worker (then `by` is -1; and 1 when that begins).
+  @inline(__always)
+  func changeExecuting(_ slot: OwnerSlot, by change: Int) {
+    executing += change
+    slot.executing += change
+  }
+
+  /// Takes all ready work of the owner out.
+  /// - Returns: the records, to be released outside the lock. They still count as unfinished.
+  func takeAll(of slot: OwnerSlot) -> [TakenWork] {
+    var taken: [TakenWork] = []
+    for level in 0..<Self.levelCount {
+      guard let lane = slot.lane(at: level), lane.work.count > 0 else { continue }
+      let records = lane.work.count
+      switch fairness {
+      case .firstComeFirstServed:
+        lane.voidTickets += records - lane.heldTickets
+        readyCount -= records - lane.heldTickets
+      case .roundRobin:
+        if lane.isInRing { readyCount -= records }
+      }
+      lane.heldTickets = 0
+      taken.append(TakenWork(lane.work.takeAll()))
+    }
+    return taken
+  }
+
+  // MARK: Fairness
+
+  /// Lays the rings anew. The order among owners starts over from their oldest tickets.
+  func setFairness(_ newValue: OwnerFairness) {
+    guard newValue != fairness else { return }
+    fairness = newValue
+    readyCount = 0
+    for level in 0..<Self.levelCount {
+      var inRing: [Lane] = []
+      var seen = Set<ObjectIdentifier>()
+      for entry in rings[level].takeAll() where entry.lane.work.count > 0 {
+        if seen.insert(ObjectIdentifier(entry.lane)).inserted { inRing.append(entry.lane) }
+      }
+      forEachSlot { slot in
+        guard let lane = slot.lane(at: level) else { return }
+        lane.voidTickets = 0
+        lane.isInRing = false
+        let isHeld = lane.work.count > 0 && !seen.contains(ObjectIdentifier(lane))
+        lane.heldTickets = !isHeld ? 0 : newValue == .roundRobin ? 1 : lane.work.count
+      }
+      for lane in inRing {
+        lane.isInRing = newValue == .roundRobin
+        rings[level].append(ReadyRing.Entry(lane: lane, tickets: newValue == .roundRobin ? 1 : lane.work.count))
+        readyCount += lane.work.count
+      }
+      if rings[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) } else { readyLevels |= 1 << UInt32(level) }
+    }
+  }
+}

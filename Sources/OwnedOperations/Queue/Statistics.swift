@@ -1,0 +1,72 @@
+extension OwnerScopedQueue {
+  /// What a queue has done since it was made. Jobs, operations and barriers count alike.
+  ///
+  /// At any time `enqueued` = `pending` + `executing` + `succeeded` + `failed` + `cancelled`.
+  public struct Statistics: Hashable, Sendable {
+    /// Added, those included whose owner had ended by then.
+    public var enqueued = 0
+    /// Begun. The rest was cancelled first, or is pending.
+    public var started = 0
+    /// Ended without an error.
+    public var succeeded = 0
+    /// Threw an error.
+    public var failed = 0
+    /// Cancelled, before the start or while running.
+    public var cancelled = 0
+    /// The part of `cancelled` that never started because the owner had ended.
+    public var skippedForEndedOwners = 0
+    /// Not begun, or waiting for dependencies.
+    public var pending = 0
+    /// Begun and not ended.
+    public var executing = 0
+
+    /// Counts a job that is over.
+    mutating func count(_ result: WorkBatch.Result) {
+      switch result {
+      case .succeeded: succeeded += 1
+      case .failed: failed += 1
+      case .cancelled: cancelled += 1
+      case .skipped:
+        cancelled += 1
+        skippedForEndedOwners += 1
+        return
+      case .countsItself: return
+      }
+      started += 1
+    }
+
+    /// Counts an operation that has finished.
+    mutating func count(_ operation: OwnedOperation) {
+      let didRun = operation.didRun
+      if didRun { started += 1 }
+      switch operation.outcome {
+      case .failed: failed += 1
+      case .cancelled(let reason):
+        cancelled += 1
+        if case .ownerEnded = reason, !didRun { skippedForEndedOwners += 1 }
+      default: succeeded += 1
+      }
+    }
+  }
+
+  /// A snapshot. Linear in the workers.
+  public var statistics: Statistics {
+    lock.withLock {
+      for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+      var statistics = state.statistics
+      let running = state.activeWorkers.reduce(0) { $0 + ($1.isRunningUnderLock ? 1 : 0) }
+      statistics.executing = min(state.unfinished, running + state.detached)
+      statistics.pending = state.unfinished - statistics.executing
+      statistics.started += statistics.executing
+      return statistics
+    }
+  }
+}
+
+/// How the turns of owners with work of equal priority follow each other.
+public enum OwnerFairness: Hashable, Sendable {
+  /// In the order in which the work was added, whoever owns it.
+  case firstComeFirstServed
+  /// One piece of work of each owner after the other, so that an owner with much pending doesn't hold up the rest.
+  case roundRobin
+}

@@ -1,0 +1,131 @@
+import Synchronization
+
+/// What a worker has taken from the ready lists and runs without the queue's lock, and others can take away from it again.
+///
+/// ## Protocol
+///
+/// - The worker fills the batch under the queue's lock, when it is empty, and publishes it by storing `cursor` = (0, count).
+/// - A record is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other workers or
+///   because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each record.
+/// - `results[i]` is written by the worker when record i is over, before it moves the cursor on (releasing). So who loads the
+///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
+/// - `lanes`, `count`, `level` and `settled` change under the lock only. Records that are not begun are moved out under the lock only.
+final class WorkBatch: Sendable {
+  static let capacity = 64
+
+  enum Result: UInt8 {
+    case succeeded, failed, cancelled, skipped
+    /// Operations tell the queue themselves when they finish.
+    case countsItself
+  }
+
+  nonisolated(unsafe) private let records = UnsafeMutablePointer<Work>.allocate(capacity: capacity)
+  nonisolated(unsafe) private let lanes = UnsafeMutablePointer<Unmanaged<Lane>>.allocate(capacity: capacity)
+  nonisolated(unsafe) private let results = UnsafeMutablePointer<Result>.allocate(capacity: capacity)
+  private let cursor = Atomic<UInt64>(0)
+
+  // Guarded by the queue's lock.
+  nonisolated(unsafe) private(set) var count = 0
+  nonisolated(unsafe) private var settled = 0
+  nonisolated(unsafe) private(set) var level = 0
+
+  deinit {
+    // A worker only goes with an empty batch.
+    records.deallocate()
+    lanes.deallocate()
+    results.deallocate()
+  }
+
+  private static func split(_ cursor: UInt64) -> (next: Int, end: Int) { (Int(cursor & 0xFFFF_FFFF), Int(cursor >> 32)) }
+  private static func join(next: Int, end: Int) -> UInt64 { UInt64(next) | UInt64(end) << 32 }
+
+  // MARK: Under the queue's lock
+
+  /// Moves up to `limit` records of the lane to the end of the batch, which has not been published.
+  func fill(from lane: Lane, limit: Int, pool: inout ChunkPool) -> Int {
+    let moved = lane.work.moveFirst(limit, to: records + count, pool: &pool)
+    (lanes + count).update(repeating: .passUnretained(lane), count: moved)
+    count += moved
+    return moved
+  }
+
+  func publish(level: Int) {
+    self.level = level
+    settled = 0
+    cursor.store(Self.join(next: 0, end: count), ordering: .releasing)
+  }
+
+  /// Calls `body` for each record that is over and has not been counted. The worker itself passes true, between batches; for others the last
+  /// record begun counts as still running.
+  func settle(isWorker: Bool, _ body: (Lane, Result) -> Void) {
+    let (next, _) = Self.split(cursor.load(ordering: .acquiring))
+    let over = isWorker ? next : next - 1
+    while settled < over {
+      body(lanes[settled].takeUnretainedValue(), results[settled])
+      settled += 1
+    }
+    if isWorker {
+      count = 0
+      settled = 0
+      cursor.store(0, ordering: .relaxed)
+    }
+  }
+
+  /// Takes what has not begun away, and calls `body` with each run of records of one lane, from the last run to the first. It must move them out.
+  func takeRest(_ body: (UnsafeMutablePointer<Work>, Int, Lane) -> Void) {
+    var current = cursor.load(ordering: .relaxed)
+    while true {
+      let (next, end) = Self.split(current)
+      guard next < end else { return }
+      let attempt = cursor.compareExchange(expected: current, desired: Self.join(next: next, end: next), ordering: .acquiringAndReleasing)
+      guard attempt.exchanged else {
+        current = attempt.original
+        continue
+      }
+      count = next
+      var runEnd = end
+      while runEnd > next {
+        let lane = lanes[runEnd - 1]
+        var runStart = runEnd - 1
+        while runStart > next, lanes[runStart - 1].toOpaque() == lane.toOpaque() { runStart -= 1 }
+        body(records + runStart, runEnd - runStart, lane.takeUnretainedValue())
+        runEnd = runStart
+      }
+      return
+    }
+  }
+
+  /// Whether a record has begun that is not over, or is the last of its batch.
+  var isRunning: Bool {
+    let (next, _) = Self.split(cursor.load(ordering: .acquiring))
+    return next > settled
+  }
+
+  /// For the monitor: changes whenever a record begins or the batch is filled anew.
+  var position: UInt64 { cursor.load(ordering: .relaxed) }
+
+  // MARK: On the worker's thread
+
+  /// Begins the next record, if there is one: it is the caller's then, moved out.
+  @inline(__always)
+  func begin() -> (index: Int, work: Work, lane: Unmanaged<Lane>)? {
+    var current = cursor.load(ordering: .relaxed)
+    while true {
+      let (next, end) = Self.split(current)
+      guard next < end else { return nil }
+      let attempt = cursor.weakCompareExchange(
+        expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
+      if attempt.exchanged { return (next, (records + next).move(), lanes[next]) }
+      current = attempt.original
+    }
+  }
+
+  @inline(__always)
+  func setResult(_ result: Result, at index: Int) { results[index] = result }
+
+  /// Whether something is left to begin. A hint.
+  var hasRest: Bool {
+    let (next, end) = Self.split(cursor.load(ordering: .relaxed))
+    return next < end
+  }
+}

@@ -1,0 +1,214 @@
+import Foundation
+
+#if canImport(Glibc)
+  import Glibc
+#elseif canImport(Musl)
+  import Musl
+#elseif canImport(Darwin)
+  import Darwin
+#endif
+
+/// A thread's worth of running a queue's work: dispatched to GCD when there is work, drains it in batches, leaves when there is none.
+///
+/// Worker objects are reused; threads are GCD's, and none is kept. Each worker has a serial GCD queue of its own, because GCD
+/// gives serial queues a thread at once even while all threads of the concurrent pool are blocked.
+final class Worker: @unchecked Sendable, BlockingObserver {
+  // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
+
+  let batch = WorkBatch()
+  private let dispatchQueue: DispatchQueue
+  private unowned(unsafe) let queue: OwnerScopedQueue  // a worker runs only while a drain holds the queue
+
+  // Guarded by the queue's lock.
+  /// Position among the active workers.
+  var place = 0
+  var isStuck = false
+  /// Counts batches, so that the monitor can tell a new batch from the same one.
+  var serial: UInt64 = 0
+  var lastSeen = Sighting()
+  var barrier: (@Sendable () -> Void)?
+  #if !canImport(Darwin)
+    /// The clock of the thread's processor time, while the worker drains.
+    var clock: clockid_t?
+  #endif
+
+  /// Whether a record or a barrier has begun and is not over, for the statistics.
+  var isRunningUnderLock: Bool { batch.isRunning || isInBarrier }
+  var isInBarrier = false
+
+  // Of the draining thread.
+  private var batchSize = 1
+  private(set) var lastBatchWasSmall = false
+  private(set) var currentLifetime: OwnerLifetime?
+
+  /// What the monitor saw last.
+  struct Sighting: Equatable {
+    var serial: UInt64 = 0
+    var position: UInt64 = 0
+    var processorTime: UInt64 = 0
+  }
+
+  /// The dispatch queue is somebody else's, who wants to use it, too.
+  let isGuest: Bool
+  /// How long to drain a queue that is somebody else's before letting others have a turn, in nanoseconds.
+  static let guestTime: UInt64 = 1_000_000
+  /// Which make of worker this is; see `QueueState.workerMake`.
+  let make: Int
+
+  init(queue: OwnerScopedQueue, underlyingQueue: DispatchQueue?, name: String, qualityOfService: QualityOfService, make: Int) {
+    self.queue = queue
+    self.make = make
+    isGuest = underlyingQueue != nil
+    dispatchQueue = underlyingQueue ?? DispatchQueue(label: name, qos: qualityOfService.dispatchQoS)
+  }
+
+  func dispatch() {
+    dispatchQueue.async { [queue] in queue.drain(self) }
+  }
+
+  // MARK: The worker of this thread
+
+  private static let workerKey = makeKey()
+  private static let queueKey = makeKey()
+
+  private static func makeKey() -> pthread_key_t {
+    var key = pthread_key_t()
+    pthread_key_create(&key, nil)
+    return key
+  }
+
+  static var current: Worker? {
+    pthread_getspecific(workerKey).map { Unmanaged<Worker>.fromOpaque($0).takeUnretainedValue() }
+  }
+
+  /// The queue that this thread works for.
+  static var currentQueue: OwnerScopedQueue? {
+    pthread_getspecific(queueKey).map { Unmanaged<OwnerScopedQueue>.fromOpaque($0).takeUnretainedValue() }
+  }
+
+  static func withCurrentQueue(_ queue: OwnerScopedQueue, _ body: () -> Void) {
+    let outer = pthread_getspecific(queueKey)
+    pthread_setspecific(queueKey, Unmanaged.passUnretained(queue).toOpaque())
+    body()
+    pthread_setspecific(queueKey, outer)
+  }
+
+  func becomeCurrent(_ body: () -> Void) {
+    let outer = pthread_getspecific(Self.workerKey)
+    let outerObserver = BlockingRegion.observer
+    pthread_setspecific(Self.workerKey, Unmanaged.passUnretained(self).toOpaque())
+    BlockingRegion.observer = self
+    Self.withCurrentQueue(queue, body)
+    BlockingRegion.observer = outerObserver
+    pthread_setspecific(Self.workerKey, outer)
+  }
+
+  func works(for queue: OwnerScopedQueue) -> Bool { self.queue === queue }
+
+  // MARK: Running
+
+  /// How many records to take: as many as take some 50 us, and never so many that other workers have to go without.
+  /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
+  ///   that comes later has to wait for more than one job of each of the others.
+  func batchLimit(ready: Int, turns: Int) -> Int {
+    max(1, min(batchSize, ready / QueueState.processors, turns / (2 * QueueState.processors)))
+  }
+
+  private static let batchTime: UInt64 = 50_000
+
+  /// Runs what has been taken, until it is done or the queue wants this worker's attention.
+  func run() {
+    if let barrier {
+      self.barrier = nil
+      barrier()
+      return
+    }
+    let level = batch.level
+    let start = DispatchTime.now().uptimeNanoseconds
+    var count: UInt64 = 0
+    while let (index, work, lane) = batch.begin() {
+      let slot = lane._withUnsafeGuaranteedRef { $0.slot }
+      batch.setResult(execute(work, slot), at: index)
+      count += 1
+      if queue.wantsAttention(at: level) { break }
+    }
+    lastBatchWasSmall = count < 8
+    guard count > 0 else { return }
+    let each = (DispatchTime.now().uptimeNanoseconds - start) / count
+    batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
+  }
+
+  /// Runs one record. What it captured is released when this returns.
+  private func execute(_ work: consuming Work, _ slot: OwnerSlot) -> WorkBatch.Result {
+    currentLifetime = slot.lifetime
+    defer { currentLifetime = nil }
+    switch work {
+    case .ownerBlock(let body):
+      guard let lifetime = slot.lifetime, lifetime.isAlive, let owner = lifetime.boundOwnerObject else { return .skipped }
+      body(owner)
+      return .succeeded
+    case .block(let body):
+      guard slot.mayStart else { return .skipped }
+      body()
+      return .succeeded
+    case .reportingBlock(let body):
+      guard slot.mayStart else { return .skipped }
+      return body()
+    case .operation(let operation):
+      queue.run(operation, at: batch.level)
+      return .countsItself
+    case .executorJob(let job):
+      job.runSynchronously(on: queue.asUnownedTaskExecutor())
+      return .succeeded
+    }
+  }
+
+  // MARK: Blocking
+
+  func willBlock() {
+    queue.workerWillBlock(self)
+  }
+
+  func didUnblock() {
+    queue.workerDidUnblock(self)
+  }
+
+  // MARK: For the monitor
+
+  /// Processor time used by the draining thread, in nanoseconds; nil where that can't be told.
+  var processorTime: UInt64? {
+    #if canImport(Darwin)
+      return nil
+    #else
+      guard let clock else { return nil }
+      var time = timespec()
+      guard clock_gettime(clock, &time) == 0 else { return nil }
+      return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+    #endif
+  }
+
+  func beginDrain() {
+    #if !canImport(Darwin)
+      var own = clockid_t()
+      clock = pthread_getcpuclockid(pthread_self(), &own) == 0 ? own : nil
+    #endif
+  }
+
+  func endDrain() {
+    #if !canImport(Darwin)
+      clock = nil
+    #endif
+  }
+}
+
+extension QualityOfService {
+  var dispatchQoS: DispatchQoS {
+    switch self {
+    case .userInteractive: .userInteractive
+    case .userInitiated: .userInitiated
+    case .utility: .utility
+    case .background: .background
+    default: .default
+    }
+  }
+}

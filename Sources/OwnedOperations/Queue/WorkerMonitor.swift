@@ -1,0 +1,45 @@
+import Dispatch
+
+/// Looks, every two milliseconds while a queue is busy, for workers that have neither begun a record nor used their processor since the last look.
+/// They are blocked in something that we are not told of (sleep, I/O, a lock): another worker may take over, and what they had taken in advance goes back to the
+/// ready lists.
+///
+/// One timer per busy queue; none while every worker finds work and slots in plenty.
+extension OwnerScopedQueue {
+  private static let monitorInterval = DispatchTimeInterval.milliseconds(2)
+  private static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
+  /// A thread that used less of its processor than this since the last look is taken to be blocked, in nanoseconds.
+  private static let leastProcessorTime: UInt64 = 300_000
+
+  func scheduleLookAtWorkers() {
+    Self.monitorQueue.asyncAfter(deadline: .now() + Self.monitorInterval) { [weak self] in self?.lookAtWorkers() }
+  }
+
+  private func lookAtWorkers() {
+    lock.lock()
+    state.isMonitored = false
+    for worker in state.activeWorkers { look(at: worker) }
+    let needsMonitor = state.stuck > 0 || state.hasWork || state.activeWorkers.contains { $0.batch.hasRest }
+    if needsMonitor, !state.activeWorkers.isEmpty { state.monitor(self) }
+    unlockAndFollowUp()
+  }
+
+  private func look(at worker: Worker) {
+    var sighting = Worker.Sighting(serial: worker.serial, position: worker.batch.position)
+    let last = worker.lastSeen
+    let processorTime = worker.processorTime
+    sighting.processorTime = processorTime ?? 0
+    worker.lastSeen = sighting
+    let hasMoved = sighting.serial != last.serial || sighting.position != last.position
+    let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false
+    let isStuck = !hasMoved && !isComputing && sighting.serial != 0
+    if isStuck != worker.isStuck {
+      worker.isStuck = isStuck
+      state.stuck += isStuck ? 1 : -1
+    }
+    if isStuck {
+      state.settle(worker, isWorker: false)
+      state.takeBatchBack(from: worker)
+    }
+  }
+}
