@@ -19,12 +19,14 @@ enum ChainRelease {
     return key
   }()
 
-  static func release(_ operations: [Operation]) {
+  /// Closes the cell and lets go of what it held, or leaves that to the deinit further out that is at it.
+  static func release(_ cell: DependencyCell) {
     if let outermost = pthread_getspecific(key) {
-      outermost.assumingMemoryBound(to: [Operation].self).pointee += operations
+      cell.close(into: &outermost.assumingMemoryBound(to: [Operation].self).pointee)
       return
     }
-    var waiting = operations
+    var waiting: [Operation] = []
+    cell.close(into: &waiting)
     withUnsafeMutablePointer(to: &waiting) { pointer in
       pthread_setspecific(key, pointer)
       while let operation = pointer.pointee.popLast() { withExtendedLifetime(operation) {} }
