@@ -19,15 +19,14 @@ enum ChainRelease {
     return key
   }()
 
-  /// Leaves the array empty. (It is `inout` because a caller's copy would keep the operations, to be released after this returns, one inside the other.)
-  static func release(_ operations: inout [Operation]) {
+  /// Closes the cell and lets go of what it held, or leaves that to the deinit further out that is at it.
+  static func release(_ cell: DependencyCell) {
     if let outermost = pthread_getspecific(key) {
-      outermost.assumingMemoryBound(to: [Operation].self).pointee += operations
-      operations = []
+      cell.close(into: &outermost.assumingMemoryBound(to: [Operation].self).pointee)
       return
     }
     var waiting: [Operation] = []
-    swap(&waiting, &operations)
+    cell.close(into: &waiting)
     withUnsafeMutablePointer(to: &waiting) { pointer in
       pthread_setspecific(key, pointer)
       while let operation = pointer.pointee.popLast() { withExtendedLifetime(operation) {} }

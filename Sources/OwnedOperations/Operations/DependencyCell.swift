@@ -29,7 +29,7 @@ final class DependencyCell: Sendable {
   }
 
   /// In the order in which they were added.
-  var operations: [Operation] { lock.withLock { entries.compactMap(\.operation) } }
+  var operations: [Operation] { lock.withLock { entries.compactMap { $0.operation } } }
 
   func contains(_ operation: Operation) -> Bool {
     lock.withLock { place(of: operation) != nil }
@@ -112,20 +112,20 @@ final class DependencyCell: Sendable {
     lock.withLock { sentinels.removeValue(forKey: ObjectIdentifier(operation)) }
   }
 
-  /// In the dependent's deinit.
-  /// - Returns: the dependencies, to be let go of.
-  func close() -> [Operation] {
-    var operations: [Operation] = []
+  /// In the dependent's deinit. Appends the dependencies, to be let go of.
+  func close(into operations: inout [Operation]) {
+    var formerEntries: [Entry] = []
     var formerSentinels: [ObjectIdentifier: PlainDependencySentinel] = [:]
     lock.withLock {
       dependent = nil
-      operations = entries.compactMap(\.operation)
-      entries = []
       places = [:]
+      swap(&formerEntries, &entries)
       swap(&formerSentinels, &sentinels)
     }
+    for entry in formerEntries {
+      if let operation = entry.operation { operations.append(operation) }
+    }
     for sentinel in formerSentinels.values { sentinel.disarm() }
-    return operations
   }
 
   // MARK: Under the lock

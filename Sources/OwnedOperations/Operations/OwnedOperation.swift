@@ -58,10 +58,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   deinit {
     if !load().isFinished { lifetime.leave(self) }
-    if let dependencyCell {
-      var dependencies = dependencyCell.close()
-      ChainRelease.release(&dependencies)
-    }
+    if let dependencyCell { ChainRelease.release(dependencyCell) }
     extras?.observers?.endAll()
     extras?.timer?.cancel()
   }

@@ -1,0 +1,251 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+struct OperationObservationTests {
+  typealias Options = OperationObservation.Options
+
+  /// `a>b` for a change, `?>` or `>?` where a value was not asked for, `prior:a` for the call before.
+  private func log<Value: Sendable>(
+    _ keyPath: KeyPath<OwnedOperation, Value>, _ options: Options, of operation: OwnedOperation, in journal: Journal<String>,
+    _ prefix: String = ""
+  ) -> OperationObservation {
+    operation.observe(keyPath, options: options) { _, change in
+      let old = change.oldValue.map { "\($0)" } ?? "?"
+      let new = change.newValue.map { "\($0)" } ?? "?"
+      journal.write(prefix + (change.isPrior ? "prior:\(old)" : "\(old)>\(new)"))
+    }
+  }
+
+  @Test func everyKeyPathTellsOldAndNew() {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    let blocker = OwnedBlockOperation(lifetime: .forTests) {}
+    let journal = Journal<String>()
+    let observations = [
+      log(\.isReady, [.old, .new], of: operation, in: journal, "isReady "),
+      log(\.isExecuting, [.old, .new], of: operation, in: journal, "isExecuting "),
+      log(\.isFinished, [.old, .new], of: operation, in: journal, "isFinished "),
+      log(\.isCancelled, [.old, .new], of: operation, in: journal, "isCancelled "),
+      log(\.state, [.old, .new], of: operation, in: journal, "state "),
+    ]
+    let priority = operation.observe(\.queuePriority, options: [.old, .new]) { _, change in
+      journal.write("priority \(change.oldValue!.rawValue)>\(change.newValue!.rawValue)")
+    }
+    let dependencies = operation.observe(\.dependencies, options: [.old, .new]) { _, change in
+      journal.write("dependencies \(change.oldValue!.count)>\(change.newValue!.count)")
+    }
+    operation.addDependency(blocker)
+    operation.queuePriority = .high
+    blocker.start()
+    operation.start()
+    #expect(
+      journal.entries == [
+        "isReady true>false", "state ready>pending", "dependencies 0>1", "priority 0>4", "isReady false>true", "state pending>ready",
+        "isExecuting false>true", "state ready>executing", "isExecuting true>false", "isFinished false>true", "state executing>finished",
+      ])
+    withExtendedLifetime((observations, priority, dependencies)) {}
+  }
+
+  @Test func optionsMeanWhatTheyMeanInKeyValueObserving() {
+    func heard(_ options: Options) -> [String] {
+      let operation = OwnedBlockOperation(lifetime: .forTests) {}
+      let journal = Journal<String>()
+      let observation = log(\.isCancelled, options, of: operation, in: journal)
+      operation.cancel()
+      operation.cancel()
+      withExtendedLifetime(observation) {}
+      return journal.entries
+    }
+    #expect(heard([]) == ["?>?"])
+    #expect(heard([.new]) == ["?>true"])
+    #expect(heard([.old]) == ["false>?"])
+    #expect(heard([.old, .new]) == ["false>true"])
+    #expect(heard([.initial]) == ["?>?", "?>?"])
+    #expect(heard([.initial, .new]) == ["?>false", "?>true"])
+    #expect(heard([.initial, .old, .new]) == ["?>false", "false>true"])
+    #expect(heard([.prior]) == ["prior:?", "?>?"])
+    #expect(heard([.prior, .old, .new]) == ["prior:false", "false>true"])
+  }
+
+  @Test func priorComesBeforeAnybodyCanSeeTheChange() {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    let journal = Journal<String>()
+    let observations = [
+      operation.observe(\.isExecuting, options: [.prior]) { operation, change in journal.write("\(change.isPrior) \(operation.isExecuting)")
+      },
+      operation.observe(\.isFinished, options: [.prior]) { operation, change in journal.write("\(change.isPrior) \(operation.isFinished)")
+      },
+    ]
+    operation.start()
+    // isExecuting turns on, then off together with isFinished turning on.
+    #expect(journal.entries == ["true false", "false true", "true true", "true false", "false false", "false true"])
+    withExtendedLifetime(observations) {}
+  }
+
+  @Test func priorOfDependenciesComesBeforeTheChange() {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    let journal = Journal<Int>()
+    let observation = operation.observe(\.dependencies, options: [.prior]) { operation, _ in journal.write(operation.dependencies.count) }
+    let dependency = Operation()
+    operation.addDependency(dependency)
+    operation.removeDependency(dependency)
+    #expect(journal.entries == [0, 1, 1, 0])
+    withExtendedLifetime(observation) {}
+  }
+
+  @Test func anInvalidatedOrReleasedObservationHearsNothingAndLetsGoOfItsHandler() {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    let calls = Counter()
+    weak var captured: TokenOwner?
+    var observation: OperationObservation? = operation.observe(\.isReady) { [capture = keep(&captured)] _, _ in
+      calls.add()
+      _ = capture
+    }
+    #expect(captured != nil)
+    observation?.invalidate()
+    #expect(captured == nil)
+    weak var second: TokenOwner?
+    observation = operation.observe(\.isCancelled) { [capture = keep(&second)] _, _ in
+      calls.add()
+      _ = capture
+    }
+    #expect(second != nil)
+    observation = nil
+    #expect(second == nil)
+    operation.cancel()
+    operation.start()
+    #expect(calls.value == 0)
+  }
+
+  @Test func handlersAreReleasedWhenTheOperationHasFinished() {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    weak var captured: TokenOwner?
+    let observation = operation.observe(\.isFinished) { [capture = keep(&captured)] operation, _ in
+      _ = capture
+      _ = operation
+    }
+    operation.start()
+    #expect(captured == nil)
+    withExtendedLifetime(observation) {}
+  }
+
+  @Test func aHandlerMayCallBackAndHearsOfItsOwnChangeNext() {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    let journal = Journal<String>()
+    let first = operation.observe(\.queuePriority) { operation, _ in
+      journal.write("first begins")
+      operation.cancel()
+      journal.write("first ends")
+    }
+    let second = operation.observe(\.isCancelled) { _, _ in journal.write("second") }
+    operation.queuePriority = .low
+    #expect(journal.entries == ["first begins", "first ends", "second"])
+    withExtendedLifetime((first, second)) {}
+  }
+
+  @Test func theEndOfAnOwnerReachesObservers() {
+    let lifetime = OwnerLifetime()
+    let operation = OwnedBlockOperation(lifetime: lifetime) {}
+    operation.addDependency(Operation())
+    let journal = Journal<String>()
+    let done = DispatchSemaphore(value: 0)
+    let observations = [
+      log(\.isCancelled, [.prior, .old, .new], of: operation, in: journal, "isCancelled "),
+      log(\.isReady, [.new], of: operation, in: journal, "isReady "),
+      operation.observe(\.isFinished) { _, _ in done.signal() },
+    ]
+    lifetime.end()
+    _ = operation.isCancelled  // which notes the end; the handlers are called by the reaper all the same
+    done.wait()
+    #expect(journal.entries == ["isCancelled prior:false", "isCancelled false>true", "isReady ?>true"])
+    withExtendedLifetime(observations) {}
+  }
+
+  @Test func anOperationNobodyObservesAllocatesNothingForIt() {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    operation.start()
+    #expect(operation.extras == nil)
+  }
+
+  @Test func changesArriveInOrderHoweverManyThreadsMakeThem() {
+    let priorities: [Operation.QueuePriority] = [.veryLow, .low, .normal, .high, .veryHigh]
+    for _ in 0..<50 {
+      let operation = OwnedBlockOperation(lifetime: .forTests) {}
+      let journal = Journal<[Int]>()
+      let observation = operation.observe(\.queuePriority, options: [.old, .new]) { _, change in
+        journal.write([change.oldValue!.rawValue, change.newValue!.rawValue])
+      }
+      race(
+        (0..<3).map { number in
+          { for step in 0..<40 { operation.queuePriority = priorities[(step + number) % 5] } }
+        })
+      operation.start()  // waits for no one, but ends the observation after the last change
+      let changes = journal.entries
+      #expect(zip(changes, changes.dropFirst()).allSatisfy { $0[1] == $1[0] })
+      #expect(changes.first?[0] == 0 && changes.last?[1] == operation.queuePriority.rawValue)
+      withExtendedLifetime(observation) {}
+    }
+  }
+
+  @Test func aRacingCancelEndAndFinishAreSeenOnceEachAndInAPossibleOrder() {
+    for round in 0..<200 {
+      let lifetime = OwnerLifetime()
+      let operation = OwnedBlockOperation(lifetime: lifetime) {}
+      let journal = Journal<String>()
+      let finished = DispatchSemaphore(value: 0)
+      let observations = [
+        log(\.state, [.old, .new], of: operation, in: journal),
+        log(\.isCancelled, [.old, .new], of: operation, in: journal, "cancelled "),
+        operation.observe(\.isFinished) { _, _ in finished.signal() },
+      ]
+      race([{ operation.start() }, { round % 2 == 0 ? operation.cancel() : lifetime.end() }])
+      finished.wait()
+      let entries = journal.entries
+      #expect(entries.filter { $0.hasSuffix(">finished") }.count == 1)
+      #expect(entries.filter { $0.hasPrefix("cancelled") } == (operation.isCancelled ? ["cancelled false>true"] : []))
+      let states = entries.filter { !$0.hasPrefix("cancelled") }
+      #expect(states == ["ready>executing", "executing>finished"] || states == ["ready>finished"])
+      withExtendedLifetime(observations) {}
+    }
+  }
+
+  @Test func statesBeginWithTheCurrentOneAndEndWithTheOperation() async {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    let blocker = OwnedBlockOperation(lifetime: .forTests) {}
+    operation.addDependency(blocker)
+    let states = operation.states
+    blocker.start()
+    operation.start()
+    var seen: [OperationState] = []
+    for await state in states { seen.append(state) }
+    #expect(seen == [.pending, .ready, .executing, .finished])
+    var afterwards: [OperationState] = []
+    for await state in operation.states { afterwards.append(state) }
+    #expect(afterwards == [.finished])
+  }
+
+  @Test func statesNeitherKeepTheOperationNorOutliveIt() async {
+    weak var released: OwnedBlockOperation?
+    func makeStates() -> AsyncStream<OperationState> {
+      let operation = OwnedBlockOperation(lifetime: .forTests) {}
+      released = operation
+      return operation.states
+    }
+    let states = makeStates()
+    #expect(released == nil)
+    var seen: [OperationState] = []
+    for await state in states { seen.append(state) }
+    #expect(seen == [.ready])
+  }
+
+  @Test func statesEndWithTheOwner() async {
+    let lifetime = OwnerLifetime()
+    let operation = OwnedBlockOperation(lifetime: lifetime) {}
+    let states = operation.states
+    lifetime.end()
+    var seen: [OperationState] = []
+    for await state in states { seen.append(state) }
+    #expect(seen == [.ready, .finished])
+  }
+}
