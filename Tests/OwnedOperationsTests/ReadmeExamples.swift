@@ -7,8 +7,6 @@ final class Screen: OperationOwner, Sendable {
   let lifetimeToken = OwnerLifetime.Token(name: "screen")
 }
 
-final class Connection: Sendable { let peer = "10.0.0.7" }
-
 extension Screen {
   func refresh() {}
   func reload() throws {}
@@ -43,6 +41,7 @@ enum ReadmeExamples {
   }
 
   static func anyObject() {
+    final class Connection: Sendable { let peer = "10.0.0.7" }
     let connection = Connection()
     onDeinit(of: connection, name: "log") { connection, _ in
       print("lost", connection._withUnsafeGuaranteedRef { $0.peer })

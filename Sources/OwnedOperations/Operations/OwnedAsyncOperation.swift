@@ -4,7 +4,7 @@ import Foundation
 ///
 /// ```swift
 /// final class Download: OwnedAsyncOperation, @unchecked Sendable {
-///   override func run() async throws { try await fetch() }
+///   override func run() async throws { try await Task.sleep(for: .seconds(1)) }
 /// }
 /// ```
 ///

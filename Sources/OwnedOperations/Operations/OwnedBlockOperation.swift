@@ -3,6 +3,8 @@ import Foundation
 /// An owned operation whose work is a closure.
 ///
 /// ```swift
+/// let lifetime = OwnerLifetime()
+/// let url = URL(filePath: "/etc/hosts")
 /// let operation = OwnedBlockOperation(lifetime: lifetime) { try Data(contentsOf: url).count }
 /// ```
 ///

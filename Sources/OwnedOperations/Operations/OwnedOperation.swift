@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// ```swift
 /// final class Thumbnail: OwnedOperation, @unchecked Sendable {
-///   override func perform() throws { try render() }
+///   override func perform() throws { print("rendering for \(ownerID)") }
 /// }
 /// ```
 ///

@@ -3,9 +3,10 @@ import Foundation
 /// An owned operation that makes a value, with a body that is synchronous or asynchronous.
 ///
 /// ```swift
-/// let digest = OwnedResultOperation(lifetime: lifetime) { try hash(of: file) }
-/// queue.addOperation(digest)
-/// print(try await digest.value)
+/// let queue = OwnerScopedQueue()
+/// let size = OwnedResultOperation(lifetime: OwnerLifetime()) { try Data(contentsOf: URL(filePath: "/etc/hosts")).count }
+/// queue.addOperation(size)
+/// print(try await size.value)
 /// ```
 ///
 /// The body is released as soon as it has run, or the operation is cancelled before it has started; the value lives as long as the operation.

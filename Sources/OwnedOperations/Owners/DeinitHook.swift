@@ -68,11 +68,13 @@ public enum DeinitHookError: Error, Equatable, CustomStringConvertible {
 
 /// Runs a closure once, when an object deinitialises. Any object: no subclassing, no stored property.
 ///
-///     final class Connection { let peer = "10.0.0.7" }
-///     let connection = Connection()
-///     onDeinit(of: connection) { connection, _ in
-///       print("lost", connection._withUnsafeGuaranteedRef { $0.peer })
-///     }
+/// ```swift
+/// final class Connection { let peer = "10.0.0.7" }
+/// let connection = Connection()
+/// onDeinit(of: connection) { connection, _ in
+///   print("lost", connection._withUnsafeGuaranteedRef { $0.peer })
+/// }
+/// ```
 ///
 /// The closure runs on the thread that drops the last reference, before the object's deinit body (its subclass's first), while the object
 /// is whole: its members can be read through the `Unmanaged`. It can't be saved any more: weak references to it are nil, and a strong

@@ -4,6 +4,12 @@ import Synchronization
 /// A queue of operations and jobs with a scheduler of its own, that knows owners. A drop-in for `OperationQueue`: change the type's name.
 ///
 /// ```swift
+/// final class Cell: OperationOwner, Sendable {
+///   let lifetimeToken = OwnerLifetime.Token()
+///   func show() {}
+/// }
+///
+/// let cell = Cell()
 /// let queue = OwnerScopedQueue(name: "decoding")
 /// queue.async(owner: cell) { cell in cell.show() }  // never starts once the cell has gone
 /// ```
