@@ -1,0 +1,93 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Owned operations inside a plain `OperationQueue`, and their owners' end.
+struct OperationInFoundationQueueTests {
+  @Test func nothingStartsInASuspendedQueueAfterItsOwnerHasEnded() {
+    let lifetime = OwnerLifetime()
+    let queue = OperationQueue()
+    queue.isSuspended = true
+    let ran = Counter()
+    let operations = (0..<50).map { _ in OwnedBlockOperation(lifetime: lifetime) { ran.add() } }
+    for (first, second) in zip(operations, operations.dropFirst()) { second.addDependency(first) }
+    queue.addOperations(operations, waitUntilFinished: false)
+    lifetime.end()
+    for operation in operations { operation.waitUntilFinished() }
+    #expect(operations.allSatisfy { $0.isFinished && $0.outcome?.reason == .ownerEnded(lifetime.id) })
+    queue.isSuspended = false
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(queue.operationCount == 0)
+    #expect(ran.value == 0)
+  }
+
+  @Test func aPlainDependentRunsAfterTheQueueHasGotRidOfACancelledOwnedOperation() {
+    let lifetime = OwnerLifetime()
+    let queue = OperationQueue()
+    let blocker = OwnedBlockOperation(lifetime: .forTests) {}
+    let operation = OwnedBlockOperation(lifetime: lifetime) { Issue.record("its owner had ended") }
+    operation.addDependency(blocker)
+    let ran = Counter()
+    let plain = BlockOperation { ran.add() }
+    plain.addDependency(operation)
+    queue.addOperations([operation, plain], waitUntilFinished: false)
+    lifetime.end()
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(ran.value == 1)
+  }
+
+  @Test func endingWhileAQueueRunsLosesNothing() {
+    for _ in 0..<30 {
+      let lifetime = OwnerLifetime()
+      let queue = OperationQueue()
+      queue.maxConcurrentOperationCount = 2
+      let completions = DispatchGroup()
+      let startedAfterEnd = Counter()
+      let hasEnded = Mutexed(false)
+      let operations = (0..<40).map { _ in
+        OwnedBlockOperation(lifetime: lifetime) { if hasEnded.value { startedAfterEnd.add() } }
+      }
+      for operation in operations {
+        completions.enter()
+        operation.completionBlock = { completions.leave() }
+      }
+      race([
+        { queue.addOperations(operations, waitUntilFinished: false) },
+        { lifetime.end() },
+      ])
+      queue.waitUntilAllOperationsAreFinished()
+      completions.wait()
+      #expect(operations.allSatisfy { $0.isFinished && $0.completionBlock == nil })
+    }
+  }
+
+  final class Asynchronous: OwnedOperation, @unchecked Sendable {
+    override var isAsynchronous: Bool { true }
+    override func perform() { DispatchQueue.global().async { self.finish() } }
+  }
+
+  @Test func asynchronousSubclassesAreWaitedFor() {
+    let queue = OperationQueue()
+    let operations = (0..<50).map { _ in Asynchronous(lifetime: .forTests) }
+    queue.addOperations(operations, waitUntilFinished: true)
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(operations.allSatisfy { $0.isFinished })
+    #expect(queue.operationCount == 0)
+  }
+
+  @Test func releasedQueuesAndOperationsLeaveNothingBehind() {
+    weak var released: OwnedBlockOperation?
+    do {
+      let queue = OperationQueue()
+      let operation = OwnedBlockOperation(lifetime: .forTests) {}
+      released = operation
+      queue.addOperation(operation)
+      queue.waitUntilAllOperationsAreFinished()
+      // The queue's thread may hold it for a moment after the finish; one more operation on the same single thread comes after that moment.
+      queue.underlyingQueue?.sync {}
+    }
+    for _ in 0..<1_000_000 where released != nil { Thread.sleep(forTimeInterval: 0.001) }
+    #expect(released == nil)
+  }
+}
