@@ -43,7 +43,8 @@ struct WaitList {
     var rest: [Entry] = []
     for entry in entries {
       let left = unfinished(entry.lifetime)
-      let isDue = left == 0 || left <= entries.count && left <= entries.count { $0.isInside && $0.lifetime === entry.lifetime }
+      let isDue =
+        left == 0 || entry.isInside && left <= entries.count && left <= entries.count { $0.isInside && $0.lifetime === entry.lifetime }
       if isDue { due.append(entry.waiter) } else { rest.append(entry) }
     }
     guard !due.isEmpty else { return [] }
