@@ -202,4 +202,19 @@ struct OwnedOperationTests {
     operation.name = "job"
     #expect(operation.description == "Recorder \"job\" (ready, \(lifetime.id))")
   }
+
+  final class Plain {}
+
+  @Test func anyObjectCanBeTheOwner() {
+    var object: Plain? = Plain()
+    let operation = Recorder(owner: object!)
+    let block = OwnedBlockOperation(owner: object!) {}
+    #expect(operation.ownerID == block.ownerID && operation.lifetime.isAlive)
+    block.start()
+    #expect(block.outcome?.kind == "succeeded")
+    object = nil
+    #expect(operation.isCancelled)
+    operation.start()
+    #expect(operation.performs.value == 0 && operation.outcome?.reason == .ownerEnded(operation.ownerID))
+  }
 }

@@ -49,7 +49,11 @@ extension OwnedOperation {
       let current = load()
       guard let new = transform(current) else { return nil }
       if current.contains(.isObservedBeforehand) {
-        let keys = ObservedKeys(changedFrom: current, to: new).subtracting(announced)
+        var keys = ObservedKeys(changedFrom: current, to: new).subtracting(announced)
+        if !current.isCancelled, new.isCancelled, new.reason == .ownerEnded {
+          // That has happened already, and anybody, even a getter, may be writing it down just now: it is told with the change.
+          keys = new.isFinished ? keys.subtracting([.isCancelled, .isReady]) : []
+        }
         if !keys.isEmpty {
           announced.formUnion(keys)
           announceChange(of: keys, from: current)
