@@ -16,20 +16,13 @@ import Testing
   /// A million by default; `DEINIT_HOOK_OBJECTS=10000000` for more. Sanitizers are slow, so there it is a hundred thousand.
   static var objects: Int {
     let wanted = ProcessInfo.processInfo.environment["DEINIT_HOOK_OBJECTS"].flatMap { Int($0) }
-    return wanted ?? (isUnder("__tsan_init") || isUnder("__asan_init") ? 100_000 : 1_000_000)
+    return wanted ?? (Sanitizer.isActive ? 100_000 : 1_000_000)
   }
-
-  static func isUnder(_ symbol: String) -> Bool { dlsym(nil, symbol) != nil }
 
   #if os(Linux)
     private static func show(_ child: ExitTest.Result?) {
       let lines = String(decoding: child?.standardOutputContent ?? [], as: UTF8.self).split(separator: "\n")
       for line in lines where line.contains(" objects ") { print(line) }
-    }
-
-    static func residentBytes() -> Int {
-      let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
-      return fields.count > 1 ? (Int(fields[1]) ?? 0) * sysconf(Int32(_SC_PAGESIZE)) : 0
     }
 
     // In a process of its own, as the next, so that the figures are of nothing else.
@@ -40,15 +33,15 @@ import Testing
           for _ in 0..<count { onDeinit(of: Subject()) { _, _ in runs.add() } }
         }
         cycle(100_000)
-        let before = DeinitHookCostTests.residentBytes()
+        let before = residentBytes()
         let slots = DeinitRegistry.shared.occupancy.slots
         cycle(DeinitHookCostTests.objects)
-        let growth = DeinitHookCostTests.residentBytes() - before
+        let growth = residentBytes() - before
         print("\(DeinitHookCostTests.objects) objects hooked and freed: resident \(before >> 10) KiB, grown by \(growth >> 10) KiB")
         // Two bytes leaked per object would be seen; a leaked node or closure is at least 32.
         // AddressSanitizer holds freed memory back on purpose, and reports leaks itself.
         let isFlat =
-          (growth < 2 << 20 || DeinitHookCostTests.isUnder("__asan_init")) && DeinitRegistry.shared.occupancy == (0, slots)
+          (growth < 2 << 20 || Sanitizer.isAddress) && DeinitRegistry.shared.occupancy == (0, slots)
         exit(isFlat && runs.count == 100_000 + DeinitHookCostTests.objects ? EXIT_SUCCESS : EXIT_FAILURE)
       }
       Self.show(child)
@@ -60,11 +53,11 @@ import Testing
         var slots: [Int] = []
         var live: [Int] = []
         for round in 0..<6 {
-          let before = DeinitHookCostTests.residentBytes()
+          let before = residentBytes()
           var objects = (0..<100_000).map { _ in Subject() }
           for object in objects { onDeinit(of: object) { _, _ in runs.add() } }
           live.append(DeinitRegistry.shared.occupancy.objects)
-          if round == 0 { print("100000 live objects with a hook: \((DeinitHookCostTests.residentBytes() - before) / 100_000) bytes each") }
+          if round == 0 { print("100000 live objects with a hook: \((residentBytes() - before) / 100_000) bytes each") }
           objects = []
           slots.append(DeinitRegistry.shared.occupancy.slots)
         }

@@ -1,3 +1,4 @@
+import Foundation
 import Synchronization
 
 @testable import OwnedOperations
@@ -41,4 +42,29 @@ final class Counter: Sendable {
 
   var value: Int { count.load(ordering: .acquiring) }
   func add(_ amount: Int = 1) { count.add(amount, ordering: .acquiringAndReleasing) }
+}
+
+/// Whether the tests run under a sanitizer, which is slow and keeps memory on purpose.
+enum Sanitizer {
+  static let isAddress = dlsym(nil, "__asan_init") != nil
+  static let isThread = dlsym(nil, "__tsan_init") != nil
+  static var isActive: Bool { isAddress || isThread }
+}
+
+#if os(Linux)
+  /// The memory of this process that is in use.
+  func residentBytes() -> Int {
+    let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
+    return fields.count > 1 ? (Int(fields[1]) ?? 0) * sysconf(Int32(_SC_PAGESIZE)) : 0
+  }
+#endif
+
+/// Nanoseconds that each round of the body takes: the median of several runs.
+func medianNanoseconds(runs: Int = 7, rounds: Int, _ body: (Int) -> Void) -> Double {
+  let times = (0..<runs).map { _ in
+    let start = DispatchTime.now().uptimeNanoseconds
+    body(rounds)
+    return Double(DispatchTime.now().uptimeNanoseconds - start) / Double(rounds)
+  }
+  return times.sorted()[runs / 2]
 }
