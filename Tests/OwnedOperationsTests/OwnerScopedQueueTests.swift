@@ -10,7 +10,7 @@ import Testing
     let journal = Journal<ObjectIdentifier>()
     for _ in 0..<1_000 { queue.async(owner: owner) { journal.write(ObjectIdentifier($0)) } }
     queue.waitUntilAllOperationsAreFinished()
-    #expect(journal.entries == Array(repeating: ObjectIdentifier(owner), count: 1_000))
+    #expect(withExtendedLifetime(owner) { journal.entries == Array(repeating: ObjectIdentifier(owner), count: 1_000) })
     #expect(queue.statistics.succeeded == 1_000)
   }
 
@@ -22,7 +22,9 @@ import Testing
     for number in 0..<5_000 { queue.async(owner: owners[number % 7]) { _ in journal.write(number) } }
     queue.isSuspended = false
     queue.waitUntilAllOperationsAreFinished()
-    #expect(journal.entries == Array(0..<5_000))
+    let isInOrder = journal.entries == Array(0..<5_000)
+    #expect(isInOrder)
+    withExtendedLifetime(owners) {}
   }
 
   @Test func prioritiesAreStrict() {
