@@ -13,6 +13,12 @@ extern void *swift_tryRetain(void *object);
 _Bool cdh_is_deinitialising(void *object) { return swift_isDeallocating(object); }
 void *cdh_try_retain(void *object) { return swift_tryRetain(object); }
 
+extern void *swift_unownedRetain(void *object);
+extern void swift_unownedRelease(void *object);
+
+void cdh_hold_memory(void *object) { swift_unownedRetain(object); }
+void cdh_release_memory(void *object) { swift_unownedRelease(object); }
+
 #if defined(__linux__)
 
 #include <link.h>

@@ -43,7 +43,7 @@ public final class OwnerLifetime: Sendable {
   nonisolated(unsafe) private var hooks: [OwnerHook] = []
   nonisolated(unsafe) private var members = MemberList()
   nonisolated(unsafe) private var relations: Relations?
-  nonisolated(unsafe) private weak var boundOwner: AnyObject?
+  nonisolated(unsafe) private var boundOwner = MemoryReference()
 
   /// What few lifetimes have, kept out of the record of the many.
   private final class Relations {
@@ -385,15 +385,15 @@ public final class OwnerLifetime: Sendable {
       lock.withLock {
         let word = word.load(ordering: .relaxed)
         guard word & Flag.bound == 0 else { return }
-        boundOwner = owner
+        boundOwner = MemoryReference(owner)
         self.word.store(word | Flag.bound, ordering: .releasing)
       }
     }
-    return boundOwner === owner
+    return boundOwner.refers(to: owner)
   }
 
   /// The object bound, while it is there. Only after `bind` has returned true.
-  var boundOwnerObject: AnyObject? { boundOwner }
+  var boundOwnerObject: AnyObject? { boundOwner.retained() }
 }
 
 extension OwnerLifetime: CustomStringConvertible {

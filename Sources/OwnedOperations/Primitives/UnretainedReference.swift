@@ -20,6 +20,45 @@ struct UnretainedReference<Object: AnyObject> {
   #endif
 }
 
+/// A weak reference that holds on to the memory of its object, though not to the object.
+///
+/// As long as the memory is held no other object can have its address, so comparing takes no reference and no atomic operation; and
+/// taking a strong reference goes without the detour of `weak`. Eight bytes. Not copyable: it lets go of the memory at its end.
+struct MemoryReference: ~Copyable {
+  #if canImport(ObjectiveC)
+    private weak var object: AnyObject?
+
+    init() {}
+    init(_ object: AnyObject) { self.object = object }
+    func refers(to other: AnyObject) -> Bool { object === other }
+    func retained() -> AnyObject? { object }
+  #else
+    private let address: UnsafeMutableRawPointer?
+
+    init() { address = nil }
+
+    init(_ object: AnyObject) {
+      let address = Unmanaged.passUnretained(object).toOpaque()
+      cdh_hold_memory(address)
+      self.address = address
+    }
+
+    deinit {
+      if let address { cdh_release_memory(address) }
+    }
+
+    @inline(__always)
+    func refers(to other: AnyObject) -> Bool { address == Unmanaged.passUnretained(other).toOpaque() }
+
+    /// The object, unless its last reference has gone.
+    @inline(__always)
+    func retained() -> AnyObject? {
+      guard let address, cdh_try_retain(address) != nil else { return nil }
+      return Unmanaged<AnyObject>.fromOpaque(address).takeRetainedValue()
+    }
+  #endif
+}
+
 #if !canImport(ObjectiveC)
   extension Unmanaged {
     /// Adds a reference, unless the last one has gone.
