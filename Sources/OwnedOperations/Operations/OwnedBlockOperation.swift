@@ -10,7 +10,7 @@ import Foundation
 ///
 /// The closure is released as soon as it has run, or the operation is cancelled before it has started.
 public final class OwnedBlockOperation: OwnedOperation, @unchecked Sendable {  // `body` is guarded by the operation's lock
-  private var body: (@Sendable () throws -> Void)?
+  @exclusivity(unchecked) private var body: (@Sendable () throws -> Void)?
 
   public init(lifetime: OwnerLifetime, _ body: @escaping @Sendable () throws -> Void) {
     self.body = body

@@ -33,13 +33,14 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   final let word: Atomic<UInt64>
   final let lock: Lock
-  final var memberIndex: Int32 = MemberList.notListed
-  final var extras: OperationExtras?
-  final var dependencyCell: DependencyCell?
-  final var firstDependent: DependencyCell?
-  final var scheduler: (any OperationScheduler)?
+  // Each is guarded by a lock; checks of exclusive access would cost more than the accesses.
+  @exclusivity(unchecked) final var memberIndex: Int32 = MemberList.notListed
+  @exclusivity(unchecked) final var extras: OperationExtras?
+  @exclusivity(unchecked) final var dependencyCell: DependencyCell?
+  @exclusivity(unchecked) final var firstDependent: DependencyCell?
+  @exclusivity(unchecked) final var scheduler: (any OperationScheduler)?
   /// For the scheduler's own use.
-  final var schedulerSlot = 0
+  @exclusivity(unchecked) final var schedulerSlot = 0
 
   /// Makes an operation for the owner with this lifetime. If the owner has ended, the operation is cancelled and finished when this returns, and will
   /// never run.
@@ -59,8 +60,9 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   deinit {
     if !load().isFinished { lifetime.leave(self) }
     if let dependencyCell { ChainRelease.release(dependencyCell) }
-    extras?.observers?.endAll()
-    extras?.timer?.cancel()
+    guard let extras else { return }
+    extras.observers?.endAll()
+    extras.timer?.cancel()
   }
 
   /// Names the owner.

@@ -41,7 +41,7 @@ public final class OwnerLifetime: Sendable {
 
   // Guarded by `lock`, except that `boundOwner` may be read without it once `Flag.bound` is seen: it is written once.
   nonisolated(unsafe) private var hooks: [OwnerHook] = []
-  nonisolated(unsafe) private var members = MemberList()
+  @exclusivity(unchecked) nonisolated(unsafe) private var members = MemberList()
   nonisolated(unsafe) private var relations: Relations?
   nonisolated(unsafe) private var boundOwner = MemoryReference()
 
