@@ -261,6 +261,7 @@ private let anHour = DispatchTimeInterval.seconds(3_600)
   /// The lifetime itself is the decision, not the reaper: with the reaper held up, an ended owner's block still doesn't run.
   @Test func bodiesNeverStartAfterTheEndThoughTheReaperIsBusy() {
     final class Stopper: LifetimeMember {
+      static let memberKind: MemberKind = MemberKindOf<Stopper>()
       nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
       let isStopped = DispatchSemaphore(value: 0)
       let mayGoOn = DispatchSemaphore(value: 0)

@@ -13,6 +13,7 @@ import Synchronization
 /// releases. A block claimed to run reads the lifetime's state after the claim, and that load decides.
 class PendingBlock: LifetimeMember, @unchecked Sendable {  // by the protocol above; what subclasses add belongs to the claimer too
   final let lifetime: OwnerLifetime
+  static let memberKind: MemberKind = MemberKindOf<PendingBlock>()
   final var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
   private let isClaimed = Atomic<Bool>(false)
 

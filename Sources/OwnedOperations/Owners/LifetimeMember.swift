@@ -3,6 +3,9 @@
 /// A lifetime does not keep its members alive. A member joins when its work becomes pending and leaves when the work is finished, at the
 /// latest in its deinit.
 protocol LifetimeMember: AnyObject, Sendable {
+  /// `MemberKindOf<Self>()`, kept once for all.
+  static var memberKind: MemberKind { get }
+
   /// Where the member stands in its lifetime's list. Written and read by ``MemberList`` only, under the lifetime's lock.
   var memberIndex: Int32 { get set }
 
@@ -11,36 +14,46 @@ protocol LifetimeMember: AnyObject, Sendable {
   func lifetimeDidEnd()
 }
 
+/// How a list deals with members that it knows by address only: without taking a reference, which could turn out to be the last one, under the
+/// lifetime's lock, and costs more than all the rest.
+class MemberKind: @unchecked Sendable {  // without state
+  func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) {}
+  func retained(_ member: UnsafeMutableRawPointer) -> (any LifetimeMember)? { nil }
+}
+
+final class MemberKindOf<Member: LifetimeMember>: MemberKind, @unchecked Sendable {  // without state
+  override func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) {
+    Unmanaged<Member>.fromOpaque(member)._withUnsafeGuaranteedRef { $0.memberIndex = index }
+  }
+
+  #if !canImport(ObjectiveC)
+    override func retained(_ member: UnsafeMutableRawPointer) -> (any LifetimeMember)? {
+      let member = Unmanaged<Member>.fromOpaque(member)
+      return member.retainUnlessReleased() ? member.takeRetainedValue() : nil
+    }
+  #endif
+}
+
 /// The members of one lifetime, unretained, in an array: 16 bytes a member, O(1) to join and to leave, and left to the
 /// reaper as it stands.
 ///
 /// Guarded by the lock of its lifetime. While the lifetime is alive the last member fills the place of one that leaves; once it has
 /// ended, places no longer move, because the reaper walks them.
 ///
-/// A member whose last reference has gone on another thread may still stand here, waiting in its deinit for the lock.
-/// It can be named, and moved, until it has left; it can't be retained any more, which `retained()` tells.
+/// A member whose last reference has gone on another thread may still stand here, waiting in its deinit for the lock. Its memory is there
+/// until it has left, so it can be moved; it can't be retained any more, which `retained()` tells.
 struct MemberList {
   static let notListed: Int32 = -1
 
   private struct Entry {
-    /// Can be named as long as it has not left.
-    unowned(unsafe) var member: (any LifetimeMember)?
-
+    var address: UnsafeMutableRawPointer?
+    unowned(unsafe) let kind: MemberKind
     #if canImport(ObjectiveC)
-      private weak var weakMember: (any LifetimeMember)?
+      weak var member: (any LifetimeMember)?
 
-      init(member: any LifetimeMember) {
-        self.member = member
-        weakMember = member
-      }
-
-      func retained() -> (any LifetimeMember)? { member == nil ? nil : weakMember }
+      func retained() -> (any LifetimeMember)? { address == nil ? nil : member }
     #else
-      func retained() -> (any LifetimeMember)? {
-        guard let member, Unmanaged.passUnretained(member as AnyObject).retainUnlessReleased() else { return nil }
-        defer { Unmanaged.passUnretained(member as AnyObject).release() }  // the reference returned is one more
-        return member
-      }
+      func retained() -> (any LifetimeMember)? { address.flatMap(kind.retained) }
     #endif
   }
 
@@ -48,30 +61,30 @@ struct MemberList {
 
   var count: Int { entries.count }
 
-  mutating func insert(_ member: some LifetimeMember) {
+  mutating func insert<Member: LifetimeMember>(_ member: Member) {
     member.memberIndex = Int32(truncatingIfNeeded: entries.count)
-    entries.append(Entry(member: member))
+    let address = Unmanaged.passUnretained(member).toOpaque()
+    #if canImport(ObjectiveC)
+      entries.append(Entry(address: address, kind: Member.memberKind, member: member))
+    #else
+      entries.append(Entry(address: address, kind: Member.memberKind))
+    #endif
   }
 
   /// Takes the member out, if it is in. O(1).
-  /// - Returns: the member that has filled its place, if it could be retained. Let go of it when the lock is free: the
-  ///   reference may be the last one by then, and the deinit takes the lock.
-  mutating func remove(_ member: some LifetimeMember, keepingPlaces: Bool) -> (any LifetimeMember)? {
+  mutating func remove(_ member: some LifetimeMember, keepingPlaces: Bool) {
     let index = Int(member.memberIndex)
-    guard index != Int(Self.notListed) else { return nil }
+    guard index != Int(Self.notListed) else { return }
     member.memberIndex = Self.notListed
-    guard index < entries.count else { return nil }
+    guard index < entries.count else { return }
     if keepingPlaces {
-      entries[index].member = nil
-      return nil
+      entries[index].address = nil
+      return
     }
     let last = entries.removeLast()
-    guard index < entries.count else { return nil }
+    guard index < entries.count, let address = last.address else { return }
     entries[index] = last
-    let moved = last.retained()
-    // Also if it is in its deinit, which a reference more or less doesn't change.
-    last.member?.memberIndex = Int32(truncatingIfNeeded: index)
-    return moved
+    last.kind.setIndex(Int32(truncatingIfNeeded: index), of: address)
   }
 
   /// Takes the members at the places `start..<start + limit` out and appends those that can still be retained.
@@ -81,7 +94,7 @@ struct MemberList {
     for index in start..<end {
       guard let member = entries[index].retained() else { continue }
       member.memberIndex = Self.notListed
-      entries[index].member = nil
+      entries[index].address = nil
       taken.append(member)
     }
     return end < entries.count ? end : nil

@@ -338,8 +338,7 @@ public final class OwnerLifetime: Sendable {
 
   /// The member has nothing pending any more. Does nothing if it has left or the reaper has taken it. O(1).
   func leave(_ member: some LifetimeMember) {
-    let moved = lock.withLock { members.remove(member, keepingPlaces: word.load(ordering: .relaxed) & Flag.ended != 0) }
-    withExtendedLifetime(moved) {}  // not under the lock, which its deinit would take
+    lock.withLock { members.remove(member, keepingPlaces: word.load(ordering: .relaxed) & Flag.ended != 0) }
   }
 
   /// For the reaper, after the end; see ``MemberList/take(from:limit:into:)``.

@@ -8,6 +8,7 @@ final class OwnerSlot: LifetimeMember {
   /// Valid until `isRemoved`.
   nonisolated(unsafe) unowned(unsafe) let stage: Stage
 
+  static let memberKind: MemberKind = MemberKindOf<OwnerSlot>()
   nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
 
   // Guarded by the queue's lock.
