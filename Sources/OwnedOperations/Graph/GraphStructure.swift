@@ -21,7 +21,8 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
   /// The names of the nodes of one circle, each depending on the next; nil if there is none.
   private(set) var cycle: [String]?
 
-  init(attributes: ContiguousArray<NodeAttributes>, edges: ContiguousArray<GraphEdge>, names: [UInt32: String], lifetimes: [OwnerLifetime]) {
+  init(attributes: ContiguousArray<NodeAttributes>, edges: ContiguousArray<GraphEdge>, names: [UInt32: String], lifetimes: [OwnerLifetime])
+  {
     let count = attributes.count
     nodeCount = count
     edgeCount = edges.count
