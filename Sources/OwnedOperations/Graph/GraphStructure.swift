@@ -4,11 +4,7 @@
 final class GraphStructure: @unchecked Sendable {  // written by the initialiser only
   let nodeCount: Int
   let edgeCount: Int
-  let attributes: UnsafeMutablePointer<NodeAttributes>
-  /// The successors of node i are `successors[starts[i]..<starts[i + 1]]`, in the order in which they were connected. One that was connected twice stands
-  /// there twice, and counts twice among the predecessors.
-  private let starts: UnsafeMutablePointer<UInt32>
-  private let successorList: UnsafeMutablePointer<UInt32>
+  let arrays: GraphArrays
   let predecessorCounts: UnsafeMutablePointer<UInt32>
   /// Nodes without predecessors, the most urgent first.
   let roots: ContiguousArray<UInt32>
@@ -30,10 +26,10 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
     self.lifetimes = lifetimes
     let copy = UnsafeMutablePointer<NodeAttributes>.allocate(capacity: max(1, count))
     attributes.withUnsafeBufferPointer { if let base = $0.baseAddress { copy.initialize(from: base, count: count) } }
-    self.attributes = copy
-    starts = .allocate(capacity: count + 1)
+    let starts = UnsafeMutablePointer<UInt32>.allocate(capacity: count + 1)
     starts.initialize(repeating: 0, count: count + 1)
-    successorList = .allocate(capacity: max(1, edges.count))
+    let successorList = UnsafeMutablePointer<UInt32>.allocate(capacity: max(1, edges.count))
+    arrays = GraphArrays(attributes: copy, starts: starts, successorList: successorList)
     predecessorCounts = .allocate(capacity: max(1, count))
     predecessorCounts.initialize(repeating: 0, count: max(1, count))
     let isForward = Self.connect(edges, nodeCount: count, starts, successorList, predecessorCounts)
@@ -54,9 +50,7 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
   }
 
   deinit {
-    attributes.deallocate()
-    starts.deallocate()
-    successorList.deallocate()
+    arrays.deallocate()
     predecessorCounts.deallocate()
   }
 
@@ -89,13 +83,8 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
     return isForward
   }
 
-  @inline(__always)
-  func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> {
-    let start = Int(starts[Int(node)])
-    return UnsafeBufferPointer(start: successorList + start, count: Int(starts[Int(node) + 1]) - start)
-  }
-
-  func givenName(of node: UInt32) -> String? { names[node] }
+  func attributes(of node: UInt32) -> NodeAttributes { arrays.attributes[Int(node)] }
+  func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> { arrays.successors(of: node) }
   func name(of node: UInt32) -> String { names[node] ?? GraphStorage.defaultName(of: node) }
 
   // MARK: Circles
@@ -130,5 +119,26 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
     // Begin with the node made first, whatever the way that led here.
     let start = circle.indices.min { circle[$0] < circle[$1] } ?? 0
     return (circle[start...] + circle[..<start]).map { name(of: $0) }
+  }
+}
+
+/// What the workers read of a graph for each node: pointers to memory that its ``GraphStructure`` keeps, so that no reference is counted on the way.
+struct GraphArrays {
+  let attributes: UnsafeMutablePointer<NodeAttributes>
+  /// The successors of node i are `successorList[starts[i]..<starts[i + 1]]`, in the order in which they were connected. One that was connected twice stands
+  /// there twice, and counts twice among the predecessors.
+  let starts: UnsafeMutablePointer<UInt32>
+  let successorList: UnsafeMutablePointer<UInt32>
+
+  @inline(__always)
+  func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> {
+    let start = Int(starts[Int(node)])
+    return UnsafeBufferPointer(start: successorList + start, count: Int(starts[Int(node) + 1]) - start)
+  }
+
+  func deallocate() {
+    attributes.deallocate()
+    starts.deallocate()
+    successorList.deallocate()
   }
 }

@@ -67,13 +67,13 @@ extension OperationGraph {
 extension GraphStructure {
   /// Nil for the normal one.
   fileprivate func priorityName(of node: UInt32) -> String? {
-    let name = Operation.QueuePriority.graphLevelName(attributes[Int(node)].level)
+    let name = Operation.QueuePriority.graphLevelName(attributes(of: node).level)
     return name == "normal" ? nil : name
   }
 
   /// Nil for nodes that belong to the graph's owner. The name, if the lifetime has one, else the identifier.
   fileprivate func ownerName(of node: UInt32) -> String? {
-    let index = attributes[Int(node)].lifetime
+    let index = attributes(of: node).lifetime
     guard index > 0 else { return nil }
     return lifetimes[index].name ?? lifetimes[index].id.description
   }

@@ -9,7 +9,7 @@ extension GraphRun {
   /// successor of another owner or priority, more urgent work, a limit or a suspension, or other work that has waited for a while.
   func run(from first: UInt32, on worker: Worker, _ queue: OwnerScopedQueue) {
     guard claim(first) else { return }
-    let attributes = structure.attributes[Int(first)]
+    let attributes = arrays.attributes[Int(first)]
     var time = ChainTime(worker)
     var node = first
     var succeeded: UInt32 = 0
@@ -56,7 +56,7 @@ extension GraphRun {
   private func perform(_ node: UInt32) -> NodeState {
     if let reason = reasonNotToRun(node) { return reason }
     do {
-      try bodies.unsafelyUnwrapped.call(node)
+      try pieces.call(node)
       return .succeeded
     } catch {
       noteError(error, of: node)
@@ -77,7 +77,7 @@ extension GraphRun {
 
   @inline(__always)
   func reasonNotToRun(_ node: UInt32) -> NodeState? {
-    let owner = structure.attributes[Int(node)].lifetime
+    let owner = arrays.attributes[Int(node)].lifetime
     let cancellation = cancellations[owner].load(ordering: .acquiring)
     if cancellation != 0 { return NodeState(rawValue: cancellation) }
     if !lifetimes[owner]._withUnsafeGuaranteedRef({ $0.isAlive }) { return owner == 0 ? .graphOwnerEnded : .ownerEnded }
@@ -89,12 +89,12 @@ extension GraphRun {
   /// Sets the successors of a finished node free, and sorts those that become ready.
   @inline(__always)
   private func collectReady(after node: UInt32, keeping attributes: NodeAttributes, into found: inout ReadyNodes) {
-    let successors = structure.successors(of: node)
+    let successors = arrays.successors(of: node)
     found.isSink = successors.isEmpty
     for successor in successors where isLastPredecessor(of: successor) {
       if reasonNotToRun(successor) != nil {
         found.doomed.append(successor)
-      } else if found.next == nil, structure.attributes[Int(successor)] == attributes {
+      } else if found.next == nil, arrays.attributes[Int(successor)] == attributes {
         found.next = successor
       } else {
         found.add(successor)
@@ -161,14 +161,14 @@ extension GraphRun {
       for node in wave {
         let outcome = reasonNotToRun(node) ?? reason
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
-        counted.add(structure.attributes[Int(node)].lifetime, isSkipped: outcome.isEndOfOwner)
+        counted.add(arrays.attributes[Int(node)].lifetime, isSkipped: outcome.isEndOfOwner)
       }
       counted.flush()
       var next: ContiguousArray<UInt32> = []
       var ready = ReadyNodes()
       for node in wave {
         if policy == .requireSuccess { blame(node) }
-        let successors = structure.successors(of: node)
+        let successors = arrays.successors(of: node)
         if successors.isEmpty { sinks += 1 }
         for successor in successors where isLastPredecessor(of: successor) {
           if reasonNotToRun(successor) != nil { next.append(successor) } else { ready.add(successor) }

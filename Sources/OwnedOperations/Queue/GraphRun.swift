@@ -24,6 +24,8 @@ public final class GraphRun: Sendable, LifetimeMember {
   nonisolated(unsafe) private(set) weak var queue: OwnerScopedQueue?  // written once, before the run is published
 
   // Pointers to atomics, and to what is written before the run is published.
+  nonisolated(unsafe) let arrays: GraphArrays
+  nonisolated(unsafe) let pieces: NodeBodyPieces
   nonisolated(unsafe) let counts: UnsafeMutablePointer<Atomic<UInt32>>
   nonisolated(unsafe) let states: UnsafeMutablePointer<Atomic<UInt8>>
   nonisolated(unsafe) let cancellations: UnsafeMutablePointer<Atomic<UInt8>>
@@ -32,7 +34,7 @@ public final class GraphRun: Sendable, LifetimeMember {
   /// The queue's record of each lifetime, retained. Written under the queue's lock, before the first node is listed.
   nonisolated(unsafe) let slots: UnsafeMutablePointer<Unmanaged<OwnerSlot>?>
   /// Until the run has finished; see the protocol.
-  nonisolated(unsafe) private(set) var bodies: NodeBodies?
+  nonisolated(unsafe) private var bodies: NodeBodies?
   private let unfinishedSinks: Atomic<Int>
   private let hasFinished = Atomic<Bool>(false)
 
@@ -63,6 +65,8 @@ public final class GraphRun: Sendable, LifetimeMember {
     self.storage = storage
     self.structure = structure
     self.bodies = bodies
+    arrays = structure.arrays
+    pieces = bodies.pieces
     self.policy = policy
     self.queue = queue
     let count = structure.nodeCount
@@ -117,7 +121,7 @@ public final class GraphRun: Sendable, LifetimeMember {
     case .succeeded: return .succeeded
     case .failed: return lock.withLock { thrown[node] }.map { .failed($0) }
     case .cancelled: return .cancelled(.requested)
-    case .ownerEnded: return .cancelled(.ownerEnded(structure.lifetimes[structure.attributes[Int(node)].lifetime].id))
+    case .ownerEnded: return .cancelled(.ownerEnded(structure.lifetimes[arrays.attributes[Int(node)].lifetime].id))
     case .graphOwnerEnded: return .cancelled(.ownerEnded(structure.lifetimes[0].id))
     case .dependencyFailed: return .cancelled(.dependencyFailed(structure.name(of: lock.withLock { blamed[Int(node)] })))
     }
@@ -219,9 +223,9 @@ public final class GraphRun: Sendable, LifetimeMember {
   func blame(_ node: UInt32) {
     lock.lock()
     if blamed.isEmpty { blamed = ContiguousArray(repeating: 0, count: structure.nodeCount) }
-    for successor in structure.successors(of: node) { blamed[Int(successor)] = node }
+    for successor in arrays.successors(of: node) { blamed[Int(successor)] = node }
     lock.unlock()
-    for successor in structure.successors(of: node) {
+    for successor in arrays.successors(of: node) {
       counts[Int(successor)].bitwiseOr(Self.predecessorFailed, ordering: .relaxed)
     }
   }

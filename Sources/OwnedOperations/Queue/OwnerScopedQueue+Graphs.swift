@@ -81,7 +81,7 @@ extension OwnerScopedQueue {
   /// - Returns: false if the node has been cancelled: nobody would take it out of the list.
   @inline(__always)
   private func listUnderLock(_ node: UInt32, of run: GraphRun) -> Bool {
-    let attributes = run.structure.attributes[Int(node)]
+    let attributes = run.arrays.attributes[Int(node)]
     let slot = run.slot(attributes.lifetime)
     guard run.cancellations[attributes.lifetime].load(ordering: .relaxed) == 0, !slot.hasEnded else { return false }
     run.states[Int(node)].store(GraphRun.NodeState.listed.rawValue, ordering: .releasing)
