@@ -85,8 +85,10 @@ extension OwnerScopedQueue {
       state.finish(1)
     }
     let operations = state.operations.operations
+    let runs = Array(state.runs.values)
     state.dropClosedStages()
     unlockAndFollowUp()
+    for run in runs { run.cancel() }
     for (slot, work) in taken { finishCancelling(work, of: slot, forEndedOwner: false) }
     for operation in operations { operation.cancel() }
   }

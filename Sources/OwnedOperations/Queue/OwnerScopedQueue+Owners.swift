@@ -132,7 +132,9 @@ extension OwnerScopedQueue {
       taken.append((slot, state.takePending(of: slot)))
     }
     let operations = state.operations.operations(ownedBy: lifetime)
+    let runs = Array(state.runs.values)
     unlockAndFollowUp()
+    for run in runs { run.cancel(.cancelled, ownedBy: lifetime) }
     for (slot, work) in taken { finishCancelling(work, of: slot, forEndedOwner: false) }
     for operation in operations { operation.cancel() }
   }

@@ -35,6 +35,7 @@ public final class OwnerScopedQueue: Sendable {
   private let hint = Atomic<UInt32>(0)
   private static let interrupt: UInt32 = 1 << 8
   private static let somebodyWaits: UInt32 = 1 << 9
+  private static let chainsYield: UInt32 = 1 << 10
 
   /// Makes a queue.
   /// - Parameters:
@@ -60,6 +61,7 @@ public final class OwnerScopedQueue: Sendable {
   deinit {
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
     for stage in state.stages { state.garbage += stage.removeAllSlots() }
+    for run in state.runs.values { run.queueIsGone() }
   }
 
   /// The limit as it is kept: `Int.max` for none.
@@ -119,7 +121,8 @@ public final class OwnerScopedQueue: Sendable {
   @inline(__always)
   private func updateHint() {
     let wantsAll = state.isSuspended || state.ownerLimit != .max || state.waits.hasOwners
-    let new = state.stages[0].readyLevels | (wantsAll ? Self.interrupt : 0) | (state.waits.isEmpty ? 0 : Self.somebodyWaits)
+    var new = state.stages[0].readyLevels | (wantsAll ? Self.interrupt : 0) | (state.waits.isEmpty ? 0 : Self.somebodyWaits)
+    if !state.runs.isEmpty, state.chainsYield { new |= Self.chainsYield }
     if hint.load(ordering: .relaxed) != new { hint.store(new, ordering: .relaxed) }
   }
 
@@ -128,6 +131,15 @@ public final class OwnerScopedQueue: Sendable {
   func wantsAttention(at level: Int) -> Bool {
     hint.load(ordering: .relaxed) & (Self.interrupt | (1 << UInt32(level) - 1)) != 0
   }
+
+  /// Whether a worker that has run a graph's node of this level may run one that follows without a look at the queue.
+  @inline(__always)
+  func mayGoOn(at level: Int) -> Bool {
+    hint.load(ordering: .relaxed) & (Self.interrupt | Self.chainsYield | (1 << UInt32(level) - 1)) == 0
+  }
+
+  /// A hint.
+  func hasReadyWork(at level: Int) -> Bool { hint.load(ordering: .relaxed) & (1 << UInt32(level)) != 0 }
 
   func drain(_ worker: Worker) {
     worker.becomeCurrent {
@@ -216,6 +228,7 @@ public final class OwnerScopedQueue: Sendable {
     lock.lock()
     state.countCancelled(jobs, of: slot, forEndedOwner: forEndedOwner)
     unlockAndFollowUp()
+    cancelNodes(in: taken)
   }
 
   func isSuspendedUnderLock(_ lifetime: OwnerLifetime) -> Bool {

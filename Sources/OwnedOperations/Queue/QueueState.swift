@@ -41,6 +41,8 @@ struct QueueState: ~Copyable {
   var statistics = OwnerScopedQueue.Statistics()
   var waits = WaitList()
   var operations = OperationRegistry()
+  /// Runs of graphs that have not finished.
+  var runs: [ObjectIdentifier: GraphRun] = [:]
   /// Operations whose own `isReady` holds them back.
   var watched: [OwnedOperation] = []
   var lastExamination: UInt64 = 0
@@ -82,6 +84,11 @@ struct QueueState: ~Copyable {
   func hasSlot(beside others: Int) -> Bool {
     if limit != .max, others - waiting + detached >= limit { return false }
     return others - waiting - stuck < Self.processors
+  }
+
+  /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active than the limit allows by now.
+  var chainsYield: Bool {
+    !suspendedOwners.isEmpty || fairness == .roundRobin || limit != .max && activeWorkers.count - waiting + detached > limit
   }
 
   var hasWork: Bool {
@@ -182,8 +189,15 @@ struct QueueState: ~Copyable {
   /// Counts what the worker has finished.
   mutating func settle(_ worker: Worker, isWorker: Bool) {
     var finished = 0
-    worker.batch.settle(isWorker: isWorker) { lane, result in
+    worker.batch.settle(isWorker: isWorker) { lane, result, nodes in
       let slot = lane.slot
+      if nodes > 0 {
+        slot.stage.finish(slot, count: nodes)
+        statistics.started += nodes
+        statistics.succeeded += nodes
+        finished += nodes
+      }
+      guard let result else { return }
       slot.stage.changeExecuting(slot, by: -1)
       if result != .countsItself {
         slot.stage.finish(slot)

@@ -105,9 +105,9 @@ final class Stage {
   // MARK: Adding
 
   /// Counts work in that can't start yet: an operation with unfinished dependencies.
-  func addBlocked(_ slot: OwnerSlot) {
-    unfinished += 1
-    slot.unfinished += 1
+  func addBlocked(_ slot: OwnerSlot, count: Int = 1) {
+    unfinished += count
+    slot.unfinished += count
   }
 
   @inline(__always)
@@ -254,11 +254,11 @@ final class Stage {
 
   // MARK: Finishing and cancelling
 
-  /// One piece of work is over.
+  /// Work is over.
   @inline(__always)
-  func finish(_ slot: OwnerSlot) {
-    unfinished -= 1
-    slot.unfinished -= 1
+  func finish(_ slot: OwnerSlot, count: Int = 1) {
+    unfinished -= count
+    slot.unfinished -= count
   }
 
   /// A worker has let go of one record, or an operation has ended that executed without a worker (then `by` is -1; and 1 when that begins).

@@ -10,6 +10,7 @@ enum Work {
   case reportingBlock(@Sendable () -> WorkBatch.Result)
   case operation(OwnedOperation)
   case executorJob(UnownedJob)
+  case graphNode(GraphRun, UInt32)
 }
 
 /// Pending work in the order of its arrival: a chain of chunks, each a run of records in one piece of memory.
@@ -149,12 +150,16 @@ final class TakenWork {
 
   init(_ list: consuming WorkList) { self.list = list }
 
-  /// Without the operations, which count themselves. Linear.
+  func visit(_ body: (borrowing Work) -> Void) { list.visit(body) }
+
+  /// Without the operations and nodes, which count themselves. Linear.
   var jobCount: Int {
     var count = 0
     list.visit { work in
-      if case .operation = work { return }
-      count += 1
+      switch work {
+      case .operation, .graphNode: return
+      default: count += 1
+      }
     }
     return count
   }

@@ -22,18 +22,27 @@ final class WorkBatch: Sendable {
   nonisolated(unsafe) private let records = UnsafeMutablePointer<Work>.allocate(capacity: capacity)
   nonisolated(unsafe) private let lanes = UnsafeMutablePointer<Unmanaged<Lane>>.allocate(capacity: capacity)
   nonisolated(unsafe) private let results = UnsafeMutablePointer<Result>.allocate(capacity: capacity)
+  /// For each record, how many graph nodes it has led to that are over and succeeded. Written by the worker (releasing), zeroed when the batch is published.
+  nonisolated(unsafe) private let nodesOver = UnsafeMutablePointer<Atomic<Int>>.allocate(capacity: capacity)
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock.
   nonisolated(unsafe) private(set) var count = 0
   nonisolated(unsafe) private var settled = 0
+  /// Of the first record that is not settled.
+  nonisolated(unsafe) private var settledNodes = 0
   nonisolated(unsafe) private(set) var level = 0
+
+  init() {
+    for index in 0..<Self.capacity { (nodesOver + index).initialize(to: Atomic(0)) }
+  }
 
   deinit {
     // A worker only goes with an empty batch.
     records.deallocate()
     lanes.deallocate()
     results.deallocate()
+    nodesOver.deallocate()
   }
 
   private static func split(_ cursor: UInt64) -> (next: Int, end: Int) { (Int(cursor & 0xFFFF_FFFF), Int(cursor >> 32)) }
@@ -52,17 +61,26 @@ final class WorkBatch: Sendable {
   func publish(level: Int) {
     self.level = level
     settled = 0
+    settledNodes = 0
+    for index in 0..<count { nodesOver[index].store(0, ordering: .relaxed) }
     cursor.store(Self.join(next: 0, end: count), ordering: .releasing)
   }
 
-  /// Calls `body` for each record that is over and has not been counted. The worker itself passes true, between batches; for others the last
-  /// record begun counts as still running.
-  func settle(isWorker: Bool, _ body: (Lane, Result) -> Void) {
+  /// Calls `body` for each record that is over and has not been counted, with the graph nodes it led to. The worker itself passes true, between batches; for others the last
+  /// record begun counts as still running, and `body` gets its nodes only.
+  func settle(isWorker: Bool, _ body: (Lane, Result?, _ nodes: Int) -> Void) {
     let (next, _) = Self.split(cursor.load(ordering: .acquiring))
     let over = isWorker ? next : next - 1
     while settled < over {
-      body(lanes[settled].takeUnretainedValue(), results[settled])
+      let nodes = nodesOver[settled].load(ordering: .relaxed) - settledNodes
+      body(lanes[settled].takeUnretainedValue(), results[settled], nodes)
       settled += 1
+      settledNodes = 0
+    }
+    if settled < next {
+      let nodes = nodesOver[settled].load(ordering: .acquiring)
+      if nodes > settledNodes { body(lanes[settled].takeUnretainedValue(), nil, nodes - settledNodes) }
+      settledNodes = nodes
     }
     if isWorker {
       count = 0
@@ -102,7 +120,11 @@ final class WorkBatch: Sendable {
   }
 
   /// For the monitor: changes whenever a record begins or the batch is filled anew.
-  var position: UInt64 { cursor.load(ordering: .relaxed) }
+  var position: UInt64 {
+    let cursor = cursor.load(ordering: .relaxed)
+    let (next, _) = Self.split(cursor)
+    return next == 0 ? cursor : cursor ^ UInt64(nodesOver[next - 1].load(ordering: .relaxed)) << 8
+  }
 
   // MARK: On the worker's thread
 
@@ -122,6 +144,12 @@ final class WorkBatch: Sendable {
 
   @inline(__always)
   func setResult(_ result: Result, at index: Int) { results[index] = result }
+
+  /// How many nodes of a graph the record that runs has led to that are over and succeeded.
+  @inline(__always)
+  func setNodesOver(_ count: UInt32) {
+    nodesOver[Self.split(cursor.load(ordering: .relaxed)).next - 1].store(Int(count), ordering: .releasing)
+  }
 
   /// Whether something is left to begin. A hint.
   var hasRest: Bool {

@@ -40,6 +40,12 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   private var batchSize = 1
   private(set) var lastBatchWasSmall = false
   private(set) var currentLifetime: OwnerLifetime?
+  private(set) var batchStart: UInt64 = 0
+  /// How many graph nodes to run before the next look at the clock.
+  var chainStep: UInt32 = 1
+  private(set) var hasBlockedInChain = false
+  private unowned(unsafe) var currentRun: GraphRun?  // the record that began the chain keeps it
+  private var currentNode: UInt32 = 0
 
   /// What the monitor saw last.
   struct Sighting: Equatable {
@@ -125,6 +131,7 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     }
     let level = batch.level
     let start = DispatchTime.now().uptimeNanoseconds
+    batchStart = start
     var count: UInt64 = 0
     while let (index, work, lane) = batch.begin() {
       let slot = lane._withUnsafeGuaranteedRef { $0.slot }
@@ -160,8 +167,26 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     case .executorJob(let job):
       job.runSynchronously(on: queue.asUnownedTaskExecutor())
       return .succeeded
+    case .graphNode(let run, let node):
+      run.run(from: node, on: self, queue)
+      return .countsItself
     }
   }
+
+  // MARK: Graphs
+
+  func beginChain(of run: GraphRun) {
+    currentRun = run
+    hasBlockedInChain = false
+  }
+
+  @inline(__always)
+  func setChainNode(_ node: UInt32) { currentNode = node }
+
+  func endChain() { currentRun = nil }
+
+  /// The node of the run that this thread is inside of.
+  func graphNode(of run: GraphRun) -> UInt32? { currentRun === run ? currentNode : nil }
 
   // MARK: Blocking
 
@@ -170,6 +195,7 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   }
 
   func didUnblock() {
+    hasBlockedInChain = true
     queue.workerDidUnblock(self)
   }
 

@@ -1,0 +1,144 @@
+/// A graph made ready to run: which nodes follow which, in arrays that don't change any more.
+///
+/// Runs share it, and go on with it while the graph is edited. Making it takes linear time, and no recursion.
+final class GraphStructure: @unchecked Sendable {  // written by the initialiser only
+  let nodeCount: Int
+  let edgeCount: Int
+  let arrays: GraphArrays
+  let predecessorCounts: UnsafeMutablePointer<UInt32>
+  /// Nodes without predecessors, the most urgent first.
+  let roots: ContiguousArray<UInt32>
+  /// How many nodes have no successors.
+  let sinkCount: Int
+  private let names: [UInt32: String]
+  /// Of the graph first.
+  let lifetimes: [OwnerLifetime]
+  let nodeCountsByLifetime: [Int]
+  /// The names of the nodes of one circle, each depending on the next; nil if there is none.
+  private(set) var cycle: [String]?
+
+  init(attributes: ContiguousArray<NodeAttributes>, edges: ContiguousArray<GraphEdge>, names: [UInt32: String], lifetimes: [OwnerLifetime])
+  {
+    let count = attributes.count
+    nodeCount = count
+    edgeCount = edges.count
+    self.names = names
+    self.lifetimes = lifetimes
+    let copy = UnsafeMutablePointer<NodeAttributes>.allocate(capacity: max(1, count))
+    attributes.withUnsafeBufferPointer { if let base = $0.baseAddress { copy.initialize(from: base, count: count) } }
+    let starts = UnsafeMutablePointer<UInt32>.allocate(capacity: count + 1)
+    starts.initialize(repeating: 0, count: count + 1)
+    let successorList = UnsafeMutablePointer<UInt32>.allocate(capacity: max(1, edges.count))
+    arrays = GraphArrays(attributes: copy, starts: starts, successorList: successorList)
+    predecessorCounts = .allocate(capacity: max(1, count))
+    predecessorCounts.initialize(repeating: 0, count: max(1, count))
+    let isForward = Self.connect(edges, nodeCount: count, starts, successorList, predecessorCounts)
+
+    var rootsByLevel = [ContiguousArray<UInt32>](repeating: [], count: Self.levelCount)
+    var sinks = 0
+    var counts = [Int](repeating: 0, count: lifetimes.count)
+    for node in 0..<count {
+      if predecessorCounts[node] == 0 { rootsByLevel[copy[node].level].append(UInt32(node)) }
+      if starts[node] == starts[node + 1] { sinks += 1 }
+      counts[copy[node].lifetime] += 1
+    }
+    roots = rootsByLevel.dropFirst().reduce(into: rootsByLevel[0]) { $0 += $1 }
+    sinkCount = sinks
+    nodeCountsByLifetime = counts
+    // Most graphs are built in an order in which they could run, and then have no circle.
+    if !isForward { cycle = findCycle() }
+  }
+
+  deinit {
+    arrays.deallocate()
+    predecessorCounts.deallocate()
+  }
+
+  private static let levelCount = 8
+
+  /// Sorts the edges by where they begin, by counting.
+  /// - Returns: whether all edges lead to nodes made later.
+  private static func connect(
+    _ edges: ContiguousArray<GraphEdge>, nodeCount: Int, _ starts: UnsafeMutablePointer<UInt32>, _ successors: UnsafeMutablePointer<UInt32>,
+    _ predecessorCounts: UnsafeMutablePointer<UInt32>
+  ) -> Bool {
+    var isForward = true
+    edges.withUnsafeBufferPointer { edges in
+      for edge in edges {
+        starts[Int(edge.from)] += 1
+        predecessorCounts[Int(edge.to)] += 1
+        if edge.from >= edge.to { isForward = false }
+      }
+      var sum: UInt32 = 0
+      for node in 0...nodeCount {
+        sum += starts[node]
+        starts[node] = sum
+      }
+      // From the back, so that each start comes down to where its node's successors begin, and their order is kept.
+      for edge in edges.reversed() {
+        starts[Int(edge.from)] -= 1
+        successors[Int(starts[Int(edge.from)])] = edge.to
+      }
+    }
+    return isForward
+  }
+
+  func attributes(of node: UInt32) -> NodeAttributes { arrays.attributes[Int(node)] }
+  func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> { arrays.successors(of: node) }
+  func name(of node: UInt32) -> String { names[node] ?? GraphStorage.defaultName(of: node) }
+
+  // MARK: Circles
+
+  /// Takes away nodes without predecessors until none is left, or each that is left has a predecessor among them; then, going from predecessor to
+  /// predecessor, one comes to a circle.
+  private func findCycle() -> [String]? {
+    var left = ContiguousArray(UnsafeBufferPointer(start: predecessorCounts, count: nodeCount))
+    var done = roots
+    var next = 0
+    while next < done.count {
+      for successor in successors(of: done[next]) {
+        left[Int(successor)] -= 1
+        if left[Int(successor)] == 0 { done.append(successor) }
+      }
+      next += 1
+    }
+    guard done.count < nodeCount, let first = left.firstIndex(where: { $0 > 0 }) else { return nil }
+
+    var predecessor = ContiguousArray<UInt32>(repeating: 0, count: nodeCount)
+    for node in 0..<nodeCount where left[node] > 0 {
+      for successor in successors(of: UInt32(node)) { predecessor[Int(successor)] = UInt32(node) }
+    }
+    var isSeen = ContiguousArray(repeating: false, count: nodeCount)
+    var node = UInt32(first)
+    while !isSeen[Int(node)] {
+      isSeen[Int(node)] = true
+      node = predecessor[Int(node)]
+    }
+    var circle = [node]
+    while predecessor[Int(circle[circle.count - 1])] != node { circle.append(predecessor[Int(circle[circle.count - 1])]) }
+    // Begin with the node made first, whatever the way that led here.
+    let start = circle.indices.min { circle[$0] < circle[$1] } ?? 0
+    return (circle[start...] + circle[..<start]).map { name(of: $0) }
+  }
+}
+
+/// What the workers read of a graph for each node: pointers to memory that its ``GraphStructure`` keeps, so that no reference is counted on the way.
+struct GraphArrays {
+  let attributes: UnsafeMutablePointer<NodeAttributes>
+  /// The successors of node i are `successorList[starts[i]..<starts[i + 1]]`, in the order in which they were connected. One that was connected twice stands
+  /// there twice, and counts twice among the predecessors.
+  let starts: UnsafeMutablePointer<UInt32>
+  let successorList: UnsafeMutablePointer<UInt32>
+
+  @inline(__always)
+  func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> {
+    let start = Int(starts[Int(node)])
+    return UnsafeBufferPointer(start: successorList + start, count: Int(starts[Int(node) + 1]) - start)
+  }
+
+  func deallocate() {
+    attributes.deallocate()
+    starts.deallocate()
+    successorList.deallocate()
+  }
+}

@@ -1,0 +1,270 @@
+import Foundation
+import Synchronization
+
+/// Running and cancelling nodes. See the protocol in `GraphRun`.
+extension GraphRun {
+  // MARK: On a worker
+
+  /// Runs a node whose record came up, and then one of those that it made ready, and so on, without going through the queue, as long as nothing stands against it: a
+  /// successor of another owner or priority, more urgent work, a limit or a suspension, or other work that has waited for a while.
+  func run(from first: UInt32, on worker: Worker, _ queue: OwnerScopedQueue) {
+    guard claim(first) else { return }
+    let attributes = arrays.attributes[Int(first)]
+    var time = ChainTime(worker)
+    var node = first
+    var succeeded: UInt32 = 0
+    var count: UInt32 = 0
+    var found = ReadyNodes()
+    worker.beginChain(of: self)
+    defer { worker.endChain() }
+    while true {
+      worker.setChainNode(node)
+      let outcome = perform(node)
+      switch outcome {
+      case .succeeded:
+        states[Int(node)].store(outcome.rawValue, ordering: .releasing)
+        succeeded += 1
+        worker.batch.setNodesOver(succeeded)
+      case .failed:
+        states[Int(node)].store(outcome.rawValue, ordering: .releasing)
+        queue.countFailedNode(slot(attributes.lifetime))
+        if policy == .requireSuccess { blame(node) }
+      default:
+        cancelNodes([node], otherwise: outcome, on: queue)
+        return
+      }
+      count += 1
+      found.reset()
+      collectReady(after: node, keeping: attributes, into: &found)
+      var goesOn = found.next != nil && !worker.hasBlockedInChain && queue.mayGoOn(at: attributes.level)
+      if goesOn, time.isDue(count) { goesOn = !time.isUsedUp(worker, queue, level: attributes.level) }
+      if found.hasOthers || !goesOn {
+        if !goesOn { found.giveUpNext() }
+        queue.list(found, of: self)
+        if goesOn, !queue.mayGoOn(at: attributes.level), let next = found.next {
+          queue.list(ReadyNodes(next), of: self)
+          goesOn = false
+        }
+      }
+      if !found.doomed.isEmpty { cancelNodes(found.doomed, otherwise: .cancelled, on: queue) }
+      if found.isSink { sinksDidFinish(1, on: queue) }
+      guard goesOn, let next = found.next else { return }
+      node = next
+    }
+  }
+
+  private func perform(_ node: UInt32) -> NodeState {
+    if let reason = reasonNotToRun(node) { return reason }
+    do {
+      try pieces.call(node)
+      return .succeeded
+    } catch {
+      noteError(error, of: node)
+      return .failed
+    }
+  }
+
+  /// Takes a listed node in hand.
+  @inline(__always)
+  private func claim(_ node: UInt32) -> Bool {
+    states[Int(node)].compareExchange(
+      expected: NodeState.listed.rawValue, desired: NodeState.claimed.rawValue, ordering: .acquiringAndReleasing
+    ).exchanged
+  }
+
+  @inline(__always)
+  func slot(_ lifetime: Int) -> OwnerSlot { slots[lifetime].unsafelyUnwrapped._withUnsafeGuaranteedRef { $0 } }
+
+  @inline(__always)
+  func reasonNotToRun(_ node: UInt32) -> NodeState? {
+    let owner = arrays.attributes[Int(node)].lifetime
+    let cancellation = cancellations[owner].load(ordering: .acquiring)
+    if cancellation != 0 { return NodeState(rawValue: cancellation) }
+    if !lifetimes[owner]._withUnsafeGuaranteedRef({ $0.isAlive }) { return owner == 0 ? .graphOwnerEnded : .ownerEnded }
+    if owner != 0, !lifetimes[0]._withUnsafeGuaranteedRef({ $0.isAlive }) { return .graphOwnerEnded }
+    guard policy == .requireSuccess else { return nil }
+    return counts[Int(node)].load(ordering: .relaxed) & Self.predecessorFailed != 0 ? .dependencyFailed : nil
+  }
+
+  /// Sets the successors of a finished node free, and sorts those that become ready.
+  @inline(__always)
+  private func collectReady(after node: UInt32, keeping attributes: NodeAttributes, into found: inout ReadyNodes) {
+    let successors = arrays.successors(of: node)
+    found.isSink = successors.isEmpty
+    for successor in successors where isLastPredecessor(of: successor) {
+      if reasonNotToRun(successor) != nil {
+        found.doomed.append(successor)
+      } else if found.next == nil, arrays.attributes[Int(successor)] == attributes {
+        found.next = successor
+      } else {
+        found.add(successor)
+      }
+    }
+  }
+
+  /// Counts one predecessor of the node as finished.
+  /// - Returns: whether it was the last one, and the node is in the caller's hand.
+  @inline(__always)
+  private func isLastPredecessor(of node: UInt32) -> Bool {
+    // If one is left, nobody else will change the count.
+    if counts[Int(node)].load(ordering: .acquiring) == 1 { return true }
+    let left = counts[Int(node)].subtract(1, ordering: .acquiringAndReleasing).newValue
+    return left & ~Self.predecessorFailed == 0
+  }
+
+  // MARK: Cancelling
+
+  /// Cancels what has not started. What executes goes on to its end, and has the outcome that it comes to. Linear in the nodes.
+  public func cancel() { cancel(.cancelled) }
+
+  /// - Parameter lifetime: cancels the nodes of this one only.
+  func cancel(_ reason: NodeState, ownedBy lifetime: OwnerLifetime? = nil) {
+    // Without a queue there is nothing left to cancel: it takes its runs along.
+    guard let queue, !isFinished else { return }
+    let owners = structure.lifetimes.indices.filter { lifetime == nil || structure.lifetimes[$0] === lifetime }
+    guard !owners.isEmpty else { return }
+    queue.lock.withLock {
+      for owner in owners where cancellations[owner].load(ordering: .relaxed) == 0 {
+        cancellations[owner].store(reason.rawValue, ordering: .releasing)
+      }
+    }
+    cancelListed(otherwise: reason, on: queue)
+  }
+
+  /// The queue is being deinitialised, suspended: nothing will ever start.
+  func queueIsGone() {
+    for owner in structure.lifetimes.indices { cancellations[owner].store(NodeState.cancelled.rawValue, ordering: .releasing) }
+    cancelListed(otherwise: .cancelled, on: nil)
+  }
+
+  /// Takes those listed nodes in hand that are to be cancelled.
+  private func cancelListed(otherwise reason: NodeState, on queue: OwnerScopedQueue?) {
+    var claimed: ContiguousArray<UInt32> = []
+    for node in 0..<UInt32(structure.nodeCount)
+    where states[Int(node)].load(ordering: .acquiring) == NodeState.listed.rawValue && reasonNotToRun(node) != nil && claim(node) {
+      claimed.append(node)
+    }
+    cancelNodes(claimed, otherwise: reason, on: queue)
+  }
+
+  /// The queue has taken the records of these nodes out of its ready lists.
+  func recordsWereTakenOut(_ nodes: [UInt32], on queue: OwnerScopedQueue) {
+    cancelNodes(ContiguousArray(nodes.filter { claim($0) }), otherwise: .cancelled, on: queue)
+  }
+
+  /// Cancels nodes that the caller has in hand, and those after them that are to be cancelled as well, wave by wave. Others that become ready are listed.
+  func cancelNodes(_ nodes: ContiguousArray<UInt32>, otherwise reason: NodeState, on queue: OwnerScopedQueue?) {
+    var wave = nodes
+    var sinks = 0
+    while !wave.isEmpty {
+      var counted = CancelledNodes(run: self, queue: queue)
+      for node in wave {
+        let outcome = reasonNotToRun(node) ?? reason
+        states[Int(node)].store(outcome.rawValue, ordering: .releasing)
+        counted.add(arrays.attributes[Int(node)].lifetime, isSkipped: outcome.isEndOfOwner)
+      }
+      counted.flush()
+      var next: ContiguousArray<UInt32> = []
+      var ready = ReadyNodes()
+      for node in wave {
+        if policy == .requireSuccess { blame(node) }
+        let successors = arrays.successors(of: node)
+        if successors.isEmpty { sinks += 1 }
+        for successor in successors where isLastPredecessor(of: successor) {
+          if reasonNotToRun(successor) != nil { next.append(successor) } else { ready.add(successor) }
+        }
+      }
+      if ready.hasOthers {
+        queue?.list(ready, of: self)
+      }
+      wave = next
+    }
+    if sinks > 0 { sinksDidFinish(sinks, on: queue) }
+  }
+}
+
+/// Cancelled nodes in a row of the same owner, to be counted together.
+private struct CancelledNodes {
+  let run: GraphRun
+  let queue: OwnerScopedQueue?
+  var owner = 0
+  var count = 0
+  var skipped = 0
+
+  mutating func add(_ owner: Int, isSkipped: Bool) {
+    if owner != self.owner { flush() }
+    self.owner = owner
+    count += 1
+    if isSkipped { skipped += 1 }
+  }
+
+  mutating func flush() {
+    if count > 0 { queue?.countCancelledNodes(run.slot(owner), count: count, skipped: skipped) }
+    (count, skipped) = (0, 0)
+  }
+}
+
+/// Nodes that have just become ready. Most often there are one or two, which need no memory.
+struct ReadyNodes {
+  /// The one to go on with.
+  var next: UInt32?
+  private(set) var first: UInt32?
+  private(set) var others: ContiguousArray<UInt32> = []
+  /// To be cancelled.
+  var doomed: ContiguousArray<UInt32> = []
+  var isSink = false
+
+  init() {}
+  init(_ node: UInt32) { first = node }
+
+  var hasOthers: Bool { first != nil }
+
+  mutating func add(_ node: UInt32) {
+    if first == nil { first = node } else { others.append(node) }
+  }
+
+  /// It goes to the queue as the first of them.
+  mutating func giveUpNext() {
+    guard let node = next else { return }
+    next = nil
+    if let first { others.insert(first, at: 0) }
+    first = node
+  }
+
+  @inline(__always)
+  mutating func reset() {
+    next = nil
+    first = nil
+    if !others.isEmpty { others.removeAll(keepingCapacity: others.count < 4096) }
+    if !doomed.isEmpty { doomed.removeAll(keepingCapacity: doomed.count < 4096) }
+  }
+}
+
+/// How long a worker has gone on from node to node, looked up seldom where nodes are short.
+private struct ChainTime {
+  private var nextLook: UInt32
+  private var lastLook: UInt64
+
+  /// After this long, other work gets its turn; in nanoseconds.
+  private static let allowance: UInt64 = 50_000
+  private static let longestStep: UInt64 = 64
+
+  init(_ worker: Worker) {
+    nextLook = worker.chainStep
+    lastLook = worker.batchStart
+  }
+
+  @inline(__always)
+  func isDue(_ count: UInt32) -> Bool { count >= nextLook }
+
+  /// Whether the time is up and somebody else wants the thread.
+  mutating func isUsedUp(_ worker: Worker, _ queue: OwnerScopedQueue, level: Int) -> Bool {
+    let now = DispatchTime.now().uptimeNanoseconds
+    let each = (now - lastLook) / UInt64(worker.chainStep)
+    lastLook = now
+    worker.chainStep = UInt32(max(1, min(Self.longestStep, UInt64(worker.chainStep) * 2, Self.allowance / 2 / max(1, each))))
+    nextLook += worker.chainStep
+    guard now - worker.batchStart > Self.allowance else { return false }
+    return worker.isGuest || worker.batch.hasRest || queue.hasReadyWork(at: level)
+  }
+}

@@ -1,0 +1,137 @@
+import Foundation
+
+/// Runs of graphs, as far as they are the queue's affair: nodes are counted when the run begins, listed when they are ready, and counted out when they are over.
+extension OperationGraph {
+  /// Begins a run. Nodes run like jobs of their owners: by priority, with the queue's limits and barriers, and counted in its statistics; a node that becomes ready may run before work
+  /// of the same priority that came earlier. Linear.
+  /// - Returns: the run, to wait for, ask, or cancel. It may be let go.
+  /// - Throws: what ``validate()`` throws, and ``OwnerScopedQueueError/ownerEnded(operation:owner:)`` if the owner of the graph has ended.
+  @discardableResult
+  public func run(on queue: OwnerScopedQueue) throws(OwnerScopedQueueError) -> GraphRun {
+    let (structure, bodies, policy) = try storage.compiled()
+    let lifetime = structure.lifetimes[0]
+    guard lifetime.isAlive else { throw .ownerEnded(operation: "the graph", owner: lifetime.id) }
+    let run = GraphRun(of: storage, structure, bodies, policy, queue: queue)
+    queue.begin(run)
+    return run
+  }
+}
+
+extension OwnerScopedQueue {
+  // MARK: Beginning and ending
+
+  fileprivate func begin(_ run: GraphRun) {
+    let structure = run.structure
+    lock.lock()
+    let stage = state.stages[state.stages.count - 1]
+    for (index, lifetime) in structure.lifetimes.enumerated() {
+      // Nodes of an owner that has ended are cancelled when their turn comes, and go without one until then.
+      let slot = structure.nodeCountsByLifetime[index] == 0 ? nil : stage.slot(for: lifetime, queue: self)
+      run.slots[index] = .passRetained(slot ?? stage.slotWithoutOwner)
+      stage.addBlocked(slot ?? stage.slotWithoutOwner, count: structure.nodeCountsByLifetime[index])
+    }
+    state.statistics.enqueued += structure.nodeCount
+    state.unfinished += structure.nodeCount
+    state.runs[ObjectIdentifier(run)] = run
+    lock.unlock()
+
+    guard structure.lifetimes[0].join(run) else {
+      run.cancel(.graphOwnerEnded)
+      run.cancelNodes(structure.roots, otherwise: .graphOwnerEnded, on: self)
+      return
+    }
+    var ready = ReadyNodes()
+    for root in structure.roots {
+      if run.reasonNotToRun(root) != nil { ready.doomed.append(root) } else { ready.add(root) }
+    }
+    list(ready, of: run)
+    run.cancelNodes(ready.doomed, otherwise: .cancelled, on: self)
+  }
+
+  func forget(_ run: GraphRun) {
+    lock.lock()
+    state.runs[ObjectIdentifier(run)] = nil
+    unlockAndFollowUp()
+  }
+
+  // MARK: Ready nodes
+
+  private static let nodesPerHold = 2048
+
+  /// Puts the nodes into the ready lists, in this order. Those that turn out to be cancelled are finished instead.
+  func list(_ nodes: ReadyNodes, of run: GraphRun) {
+    guard let first = nodes.first else { return }
+    var refused: ContiguousArray<UInt32> = []
+    lock.lock()
+    if !listUnderLock(first, of: run) { refused.append(first) }
+    var listed = 0
+    while true {
+      let end = min(nodes.others.count, listed + Self.nodesPerHold)
+      while listed < end {
+        if !listUnderLock(nodes.others[listed], of: run) { refused.append(nodes.others[listed]) }
+        listed += 1
+      }
+      unlockAndFollowUp()
+      guard listed < nodes.others.count else { break }
+      lock.lock()
+    }
+    if !refused.isEmpty { run.cancelNodes(refused, otherwise: .cancelled, on: self) }
+  }
+
+  /// - Returns: false if the node has been cancelled: nobody would take it out of the list.
+  @inline(__always)
+  private func listUnderLock(_ node: UInt32, of run: GraphRun) -> Bool {
+    let attributes = run.arrays.attributes[Int(node)]
+    let slot = run.slot(attributes.lifetime)
+    guard run.cancellations[attributes.lifetime].load(ordering: .relaxed) == 0, !slot.hasEnded else { return false }
+    run.states[Int(node)].store(GraphRun.NodeState.listed.rawValue, ordering: .releasing)
+    slot.stage.makeReady(.graphNode(run, node), slot: slot, level: attributes.level, pool: &state.pool, ownerLimit: state.ownerLimit)
+    return true
+  }
+
+  // MARK: Counting
+
+  /// A node that threw. Those that succeed are counted with the worker's batch.
+  func countFailedNode(_ slot: OwnerSlot) {
+    lock.lock()
+    slot.stage.finish(slot)
+    state.statistics.count(.failed)
+    state.finish(1)
+    unlockAndFollowUp()
+  }
+
+  func countCancelledNodes(_ slot: OwnerSlot, count: Int, skipped: Int) {
+    lock.lock()
+    slot.stage.finish(slot, count: count)
+    state.statistics.cancelled += count
+    state.statistics.skippedForEndedOwners += skipped
+    state.finish(count)
+    state.afterFinish(of: slot)
+    unlockAndFollowUp()
+  }
+
+  // MARK: Cancelling
+
+  /// For records taken out of the ready lists: has their runs cancel the nodes. Outside the lock.
+  func cancelNodes(in taken: [TakenWork]) {
+    for work in taken { work.forEachRun { run, nodes in run.recordsWereTakenOut(nodes, on: self) } }
+  }
+}
+
+extension TakenWork {
+  /// Calls `body` with the nodes among the records, those of one run that follow each other together.
+  fileprivate func forEachRun(_ body: (GraphRun, [UInt32]) -> Void) {
+    var current: GraphRun?
+    var nodes: [UInt32] = []
+    visit { work in
+      guard case .graphNode(let run, let node) = work else { return }
+      if let current, current !== run {
+        body(current, nodes)
+        nodes = []
+      }
+      current = run
+      nodes.append(node)
+    }
+    if let current { body(current, nodes) }
+  }
+}
