@@ -43,11 +43,7 @@ struct OperationInFoundationQueueTests {
       let queue = OperationQueue()
       queue.maxConcurrentOperationCount = 2
       let completions = DispatchGroup()
-      let startedAfterEnd = Counter()
-      let hasEnded = Mutexed(false)
-      let operations = (0..<40).map { _ in
-        OwnedBlockOperation(lifetime: lifetime) { if hasEnded.value { startedAfterEnd.add() } }
-      }
+      let operations = (0..<40).map { _ in OwnedBlockOperation(lifetime: lifetime) {} }
       for operation in operations {
         completions.enter()
         operation.completionBlock = { completions.leave() }
@@ -78,16 +74,17 @@ struct OperationInFoundationQueueTests {
 
   @Test func releasedQueuesAndOperationsLeaveNothingBehind() {
     weak var released: OwnedBlockOperation?
+    let underlyingQueue = DispatchQueue(label: "underlying")
     do {
       let queue = OperationQueue()
+      queue.underlyingQueue = underlyingQueue
       let operation = OwnedBlockOperation(lifetime: .forTests) {}
       released = operation
       queue.addOperation(operation)
       queue.waitUntilAllOperationsAreFinished()
-      // The queue's thread may hold it for a moment after the finish; one more operation on the same single thread comes after that moment.
-      queue.underlyingQueue?.sync {}
     }
-    for _ in 0..<1_000_000 where released != nil { Thread.sleep(forTimeInterval: 0.001) }
+    // The queue's thread holds the operation for a moment after the finish; what comes after it on the same serial queue comes after that moment.
+    underlyingQueue.sync {}
     #expect(released == nil)
   }
 }

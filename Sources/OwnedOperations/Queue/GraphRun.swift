@@ -18,6 +18,8 @@ import Synchronization
 ///   stored it sees all nodes that were listed before, and claims them; later ones are not listed. A worker reads it, and asks the
 ///   lifetimes, after it has the node in hand and before it runs it: that decides the start.
 public final class GraphRun: Sendable, LifetimeMember {
+  static let memberKind: MemberKind = MemberKindOf<GraphRun>()
+
   let structure: GraphStructure
   let policy: DependencyPolicy
   private let storage: GraphStorage
