@@ -55,6 +55,7 @@ import Testing
     operation.waitUntilDone()
     let title = try await ReadmeExamples.concurrency(queue: OwnerScopedQueue(), screen: screen)
     #expect(title == "title")
+    try await ReadmeExamples.graph(queue: OwnerScopedQueue(), screen: screen)
   }
 }
 

@@ -86,4 +86,14 @@ enum ReadmeExamples {
     print(queue.statistics.skippedForEndedOwners)
     return title
   }
+
+  static func graph(queue: OwnerScopedQueue, screen: Screen) async throws {
+    let graph = OperationGraph(lifetime: screen.lifetime)
+    let load = graph.node("load") { try screen.reload() }
+    let show = graph.node("show", priority: .high) { screen.refresh() }
+    load.precedes(show)
+    let run = try graph.run(on: queue)  // throws the cycle, named node by node, if there is one
+    try await run.value
+    print(graph.mermaid())
+  }
 }

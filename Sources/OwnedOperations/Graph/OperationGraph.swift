@@ -3,11 +3,11 @@ import Foundation
 /// Closures that depend on each other, to be run on a queue in an order that their dependencies allow, as often as wished.
 ///
 /// ```swift
-/// let graph = OperationGraph(lifetime: screen.lifetime)
-/// let load = graph.node("load") { try cache.load() }
-/// let decode = graph.node("decode", priority: .high) { decoder.decode() }
+/// let graph = OperationGraph(lifetime: OwnerLifetime())
+/// let load = graph.node("load") { print("loading") }
+/// let decode = graph.node("decode", priority: .high) { print("decoding") }
 /// load.precedes(decode)
-/// let run = try graph.run(on: queue)
+/// let run = try graph.run(on: OwnerScopedQueue())
 /// try await run.value
 /// ```
 ///
