@@ -8,6 +8,10 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
   let predecessorCounts: UnsafeMutablePointer<UInt32>
   /// Nodes without predecessors, the most urgent first.
   let roots: ContiguousArray<UInt32>
+  /// Many roots are listed in bundles, which are numbered from `nodeCount` on. 0 if there are few, or those of a bundle would not be of one owner and priority.
+  let bundleCount: Int
+  static let bundleSize = 64
+  private static let fewRoots = 1024
   /// How many nodes have no successors.
   let sinkCount: Int
   private let names: [UInt32: String]
@@ -43,6 +47,11 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
       counts[copy[node].lifetime] += 1
     }
     roots = rootsByLevel.dropFirst().reduce(into: rootsByLevel[0]) { $0 += $1 }
+    let roots = roots
+    let hasBundles =
+      roots.count > Self.fewRoots
+      && roots.indices.allSatisfy { copy[Int(roots[$0])] == copy[Int(roots[$0 & ~(Self.bundleSize - 1)])] }
+    bundleCount = hasBundles ? (roots.count + Self.bundleSize - 1) / Self.bundleSize : 0
     sinkCount = sinks
     nodeCountsByLifetime = counts
     // Most graphs are built in an order in which they could run, and then have no circle.
@@ -81,6 +90,11 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
       }
     }
     return isForward
+  }
+
+  func nodes(ofBundle number: UInt32) -> ContiguousArray<UInt32>.SubSequence {
+    let start = (Int(number) - nodeCount) * Self.bundleSize
+    return roots[start..<min(roots.count, start + Self.bundleSize)]
   }
 
   func attributes(of node: UInt32) -> NodeAttributes { arrays.attributes[Int(node)] }
