@@ -42,6 +42,7 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
     var sinks = 0
     var counts = [Int](repeating: 0, count: lifetimes.count)
     for node in 0..<count {
+      if predecessorCounts[node] == 1 { copy[node].markOnePredecessor() }
       if predecessorCounts[node] == 0 { rootsByLevel[copy[node].level].append(UInt32(node)) }
       if starts[node] == starts[node + 1] { sinks += 1 }
       counts[copy[node].lifetime] += 1

@@ -134,8 +134,7 @@ extension GraphRun {
   /// - Returns: whether it was the last one, and the node is in the caller's hand.
   @inline(__always)
   private func isLastPredecessor(of node: UInt32) -> Bool {
-    // If one is left, nobody else will change the count.
-    if counts[Int(node)].load(ordering: .acquiring) == 1 { return true }
+    if arrays.attributes[Int(node)].hasOnePredecessor { return true }
     let left = counts[Int(node)].subtract(1, ordering: .acquiringAndReleasing).newValue
     return left & ~Self.predecessorFailed == 0
   }
@@ -308,7 +307,8 @@ struct ReadyNodes {
 /// How long a worker has gone on from node to node, looked up seldom where nodes are short.
 private struct ChainTime {
   private var nextLook: UInt32
-  private var lastLook: UInt64
+  private var firstLook: UInt64 = 0
+  private var lastLook: UInt64 = 0
 
   /// After this long, other work gets its turn; in nanoseconds.
   private static let allowance: UInt64 = 50_000
@@ -316,7 +316,6 @@ private struct ChainTime {
 
   init(_ worker: Worker) {
     nextLook = worker.chainStep
-    lastLook = worker.batchStart
   }
 
   @inline(__always)
@@ -325,11 +324,19 @@ private struct ChainTime {
   /// Whether the time is up and somebody else wants the thread.
   mutating func isUsedUp(_ worker: Worker, _ queue: OwnerScopedQueue, level: Int) -> Bool {
     let now = DispatchTime.now().uptimeNanoseconds
-    let each = (now - lastLook) / UInt64(worker.chainStep)
+    var step = UInt64(worker.chainStep)
+    if firstLook == 0 {
+      firstLook = now
+      // Perhaps these nodes take long; other records of the batch may have taken the time, too.
+      if now - worker.batchStart > Self.allowance { step = max(1, step / 4) }
+    } else {
+      let each = (now - lastLook) / step
+      step = max(1, min(Self.longestStep, step * 2, Self.allowance / 2 / max(1, each)))
+    }
     lastLook = now
-    worker.chainStep = UInt32(max(1, min(Self.longestStep, UInt64(worker.chainStep) * 2, Self.allowance / 2 / max(1, each))))
+    worker.chainStep = UInt32(step)
     nextLook += worker.chainStep
-    guard now - worker.batchStart > Self.allowance else { return false }
+    guard now - firstLook > Self.allowance else { return false }
     return worker.isGuest || worker.batch.hasRecords || queue.hasReadyWork(at: level)
   }
 }
