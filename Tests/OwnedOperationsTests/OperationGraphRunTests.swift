@@ -440,6 +440,65 @@ private func addsUp(_ statistics: OwnerScopedQueue.Statistics) -> Bool {
     #expect(journal.entries == Array((1...100).reversed()))
   }
 
+  // MARK: What a worker keeps for itself
+
+  @Test func aBlockedNodeHoldsNoReadyNodesBack() throws {
+    let graph = OperationGraph(lifetime: .forTests)
+    let (arrived, gate) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let start = graph.node {}
+    for _ in 0..<40 {
+      start.precedes(
+        graph.node {
+          arrived.signal()
+          gate.wait()
+        })
+    }
+    let run = try graph.run(on: OwnerScopedQueue())
+    for _ in 0..<40 { #expect(arrived.wait(timeout: .now() + 60) == .success) }
+    for _ in 0..<40 { gate.signal() }
+    run.wait()
+    #expect(run.nodeCounts.succeeded == 41)
+  }
+
+  /// After a node of a serial queue, or among many roots, one blocks; the rest is with its worker.
+  private func restIsCancelledWhileOneBlocks(hasStart: Bool, by end: (GraphRun, OwnerLifetime) -> Void) throws -> Bool {
+    let lifetime = OwnerLifetime()
+    let graph = OperationGraph(lifetime: lifetime)
+    let (begun, gate, ran) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), Counter())
+    let nodes = (0..<3_000).map { number in
+      graph.node {
+        ran.add()
+        guard number == 0 else { return }
+        begun.signal()
+        gate.wait()
+      }
+    }
+    if hasStart {
+      let start = graph.node {}
+      for node in nodes { start.precedes(node) }
+    }
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let run = try graph.run(on: queue)
+    begun.wait()
+    end(run, lifetime)
+    let restIsOver = nodes.dropFirst().allSatisfy { run.outcome(of: $0)?.kind == "cancelled" }
+    let blockedIsNot = run.outcome(of: nodes[0]) == nil
+    gate.signal()
+    run.wait()
+    return restIsOver && blockedIsNot && ran.value == 1 && addsUp(queue.statistics) && queue.operationCount == 0
+  }
+
+  @Test func endAndCancelReachReadyNodesOfABlockedWorker() throws {
+    for hasStart in [true, false] {
+      #expect(
+        try restIsCancelledWhileOneBlocks(hasStart: hasStart) { _, lifetime in
+          lifetime.end()
+          LifetimeReaper.waitUntilIdle()
+        })
+      #expect(try restIsCancelledWhileOneBlocks(hasStart: hasStart) { run, _ in run.cancel() })
+    }
+  }
+
   // MARK: Waiting
 
   @Test func nodesAndJobsMayWaitForRunsOfTheSameQueue() throws {

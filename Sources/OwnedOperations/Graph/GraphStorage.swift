@@ -126,12 +126,20 @@ final class GraphStorage: Sendable {
 
 /// A node's priority, as the level of a ready list, and the place of its owner among the graph's lifetimes.
 struct NodeAttributes: Equatable {
-  private let word: UInt32
+  private var word: UInt32
+  private static let onePredecessor: UInt32 = 8
 
-  init(level: Int, lifetime: Int) { word = UInt32(level) | UInt32(lifetime) << 3 }
+  init(level: Int, lifetime: Int) { word = UInt32(level) | UInt32(lifetime) << 4 }
 
   var level: Int { Int(word & 7) }
-  var lifetime: Int { Int(word >> 3) }
+  var lifetime: Int { Int(word >> 4) }
+  /// Such a node is ready when that one has finished: nobody has to count. Set when the graph is compiled, and no part of what makes attributes equal.
+  var hasOnePredecessor: Bool { word & Self.onePredecessor != 0 }
+  mutating func markOnePredecessor() { word |= Self.onePredecessor }
+
+  static func == (left: NodeAttributes, right: NodeAttributes) -> Bool {
+    (left.word | onePredecessor) == (right.word | onePredecessor)
+  }
 }
 
 /// The node `to` runs after the node `from`.

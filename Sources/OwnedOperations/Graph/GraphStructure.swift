@@ -8,6 +8,10 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
   let predecessorCounts: UnsafeMutablePointer<UInt32>
   /// Nodes without predecessors, the most urgent first.
   let roots: ContiguousArray<UInt32>
+  /// Many roots are listed in bundles, which are numbered from `nodeCount` on. 0 if there are few, or those of a bundle would not be of one owner and priority.
+  let bundleCount: Int
+  static let bundleSize = 64
+  private static let fewRoots = 1024
   /// How many nodes have no successors.
   let sinkCount: Int
   private let names: [UInt32: String]
@@ -38,11 +42,17 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
     var sinks = 0
     var counts = [Int](repeating: 0, count: lifetimes.count)
     for node in 0..<count {
+      if predecessorCounts[node] == 1 { copy[node].markOnePredecessor() }
       if predecessorCounts[node] == 0 { rootsByLevel[copy[node].level].append(UInt32(node)) }
       if starts[node] == starts[node + 1] { sinks += 1 }
       counts[copy[node].lifetime] += 1
     }
     roots = rootsByLevel.dropFirst().reduce(into: rootsByLevel[0]) { $0 += $1 }
+    let roots = roots
+    let hasBundles =
+      roots.count > Self.fewRoots
+      && roots.indices.allSatisfy { copy[Int(roots[$0])] == copy[Int(roots[$0 & ~(Self.bundleSize - 1)])] }
+    bundleCount = hasBundles ? (roots.count + Self.bundleSize - 1) / Self.bundleSize : 0
     sinkCount = sinks
     nodeCountsByLifetime = counts
     // Most graphs are built in an order in which they could run, and then have no circle.
@@ -81,6 +91,11 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
       }
     }
     return isForward
+  }
+
+  func nodes(ofBundle number: UInt32) -> ContiguousArray<UInt32>.SubSequence {
+    let start = (Int(number) - nodeCount) * Self.bundleSize
+    return roots[start..<min(roots.count, start + Self.bundleSize)]
   }
 
   func attributes(of node: UInt32) -> NodeAttributes { arrays.attributes[Int(node)] }

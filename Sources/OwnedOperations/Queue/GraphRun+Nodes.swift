@@ -5,13 +5,14 @@ import Synchronization
 extension GraphRun {
   // MARK: On a worker
 
-  /// Runs a node whose record came up, and then one of those that it made ready, and so on, without going through the queue, as long as nothing stands against it: a
-  /// successor of another owner or priority, more urgent work, a limit or a suspension, or other work that has waited for a while.
-  func run(from first: UInt32, on worker: Worker, _ queue: OwnerScopedQueue) {
-    guard claim(first) else { return }
-    let attributes = arrays.attributes[Int(first)]
+  /// Runs a node whose record came up (or a bundle of roots), and then those that it made ready, and so on, without going through the queue, as long as nothing stands against it: a
+  /// successor of another owner or priority, more urgent work, a limit or a suspension, or other work that has waited for a while. What it can't
+  /// run at once waits in the worker's `NodeStack`, where others can take it.
+  func run(from number: UInt32, on worker: Worker, _ queue: OwnerScopedQueue) {
+    let stack = worker.batch.nodeStack
+    guard var node = takeInHand(number, stack) else { return }
+    let attributes = arrays.attributes[Int(node)]
     var time = ChainTime(worker)
-    var node = first
     var succeeded: UInt32 = 0
     var count: UInt32 = 0
     var found = ReadyNodes()
@@ -19,32 +20,39 @@ extension GraphRun {
     defer { worker.endChain() }
     while true {
       worker.setChainNode(node)
+      found.reset()
+      count += 1
       let outcome = perform(node)
       switch outcome {
       case .succeeded:
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
         succeeded += 1
         worker.batch.setNodesOver(succeeded)
+        collectReady(after: node, keeping: attributes, into: &found)
       case .failed:
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
         queue.countFailedNode(slot(attributes.lifetime))
         if policy == .requireSuccess { blame(node) }
+        collectReady(after: node, keeping: attributes, into: &found)
       default:
         cancelNodes([node], otherwise: outcome, on: queue)
-        return
       }
-      count += 1
-      found.reset()
-      collectReady(after: node, keeping: attributes, into: &found)
-      var goesOn = found.next != nil && !worker.hasBlockedInChain && queue.mayGoOn(at: attributes.level)
+      var goesOn = !worker.hasBlockedInChain && queue.mayGoOn(at: attributes.level)
       if goesOn, time.isDue(count) { goesOn = !time.isUsedUp(worker, queue, level: attributes.level) }
-      if found.hasOthers || !goesOn {
-        if !goesOn { found.giveUpNext() }
+      if goesOn { found.pushSiblings(to: stack, of: self) }
+      if goesOn, found.hasOthers {
         queue.list(found, of: self)
-        if goesOn, !queue.mayGoOn(at: attributes.level), let next = found.next {
-          queue.list(ReadyNodes(next), of: self)
-          goesOn = false
-        }
+        found.forgetOthers()
+        goesOn = queue.mayGoOn(at: attributes.level)
+      }
+      if goesOn, !stack.isEmpty {
+        if found.next == nil { found.next = stack.pop() }
+        if !stack.isEmpty, !queue.hasReadyWork(at: attributes.level) { queue.share(stack) }
+      }
+      if !goesOn {
+        queue.flush(stack)
+        found.giveUpAll()
+        queue.list(found, of: self)
       }
       if !found.doomed.isEmpty { cancelNodes(found.doomed, otherwise: .cancelled, on: queue) }
       if found.isSink { sinksDidFinish(1, on: queue) }
@@ -52,6 +60,26 @@ extension GraphRun {
       node = next
     }
   }
+
+  /// Of a bundle, the first node, and the others are pushed.
+  private func takeInHand(_ number: UInt32, _ stack: NodeStack) -> UInt32? {
+    guard number >= structure.nodeCount else { return claim(number) ? number : nil }
+    var last: UInt32?
+    for node in structure.nodes(ofBundle: number).reversed() where claim(node) {
+      // There is room: the stack is empty when a record begins, and larger than a bundle.
+      if let last { _ = stack.push(last, of: self) }
+      last = node
+    }
+    return last
+  }
+
+  /// The node, or those of a bundle of roots.
+  func nodes(of number: UInt32) -> ContiguousArray<UInt32> {
+    number < structure.nodeCount ? [number] : ContiguousArray(structure.nodes(ofBundle: number))
+  }
+
+  @inline(__always)
+  func markListed(_ node: UInt32) { states[Int(node)].store(NodeState.listed.rawValue, ordering: .releasing) }
 
   private func perform(_ node: UInt32) -> NodeState {
     if let reason = reasonNotToRun(node) { return reason }
@@ -94,8 +122,8 @@ extension GraphRun {
     for successor in successors where isLastPredecessor(of: successor) {
       if reasonNotToRun(successor) != nil {
         found.doomed.append(successor)
-      } else if found.next == nil, arrays.attributes[Int(successor)] == attributes {
-        found.next = successor
+      } else if arrays.attributes[Int(successor)] == attributes {
+        if found.next == nil { found.next = successor } else { found.addSibling(successor) }
       } else {
         found.add(successor)
       }
@@ -106,8 +134,7 @@ extension GraphRun {
   /// - Returns: whether it was the last one, and the node is in the caller's hand.
   @inline(__always)
   private func isLastPredecessor(of node: UInt32) -> Bool {
-    // If one is left, nobody else will change the count.
-    if counts[Int(node)].load(ordering: .acquiring) == 1 { return true }
+    if arrays.attributes[Int(node)].hasOnePredecessor { return true }
     let left = counts[Int(node)].subtract(1, ordering: .acquiringAndReleasing).newValue
     return left & ~Self.predecessorFailed == 0
   }
@@ -123,11 +150,12 @@ extension GraphRun {
     guard let queue, !isFinished else { return }
     let owners = structure.lifetimes.indices.filter { lifetime == nil || structure.lifetimes[$0] === lifetime }
     guard !owners.isEmpty else { return }
-    queue.lock.withLock {
-      for owner in owners where cancellations[owner].load(ordering: .relaxed) == 0 {
-        cancellations[owner].store(reason.rawValue, ordering: .releasing)
-      }
+    queue.lock.lock()
+    for owner in owners where cancellations[owner].load(ordering: .relaxed) == 0 {
+      cancellations[owner].store(reason.rawValue, ordering: .releasing)
     }
+    for worker in queue.state.activeWorkers where !worker.batch.nodeStack.isEmpty { queue.state.takeBatchBack(from: worker) }
+    queue.unlockAndFollowUp()
     cancelListed(otherwise: reason, on: queue)
   }
 
@@ -208,6 +236,10 @@ private struct CancelledNodes {
 struct ReadyNodes {
   /// The one to go on with.
   var next: UInt32?
+  /// Of the same owner and priority.
+  private var sibling: UInt32?
+  private var siblings: ContiguousArray<UInt32> = []
+  /// For the queue's ready lists.
   private(set) var first: UInt32?
   private(set) var others: ContiguousArray<UInt32> = []
   /// To be cancelled.
@@ -223,18 +255,50 @@ struct ReadyNodes {
     if first == nil { first = node } else { others.append(node) }
   }
 
-  /// It goes to the queue as the first of them.
-  mutating func giveUpNext() {
-    guard let node = next else { return }
-    next = nil
-    if let first { others.insert(first, at: 0) }
-    first = node
+  init(bundlesOf structure: GraphStructure) {
+    for bundle in 0..<UInt32(structure.bundleCount) { add(UInt32(structure.nodeCount) + bundle) }
+  }
+
+  @inline(__always)
+  mutating func addSibling(_ node: UInt32) {
+    if sibling == nil { sibling = node } else { siblings.append(node) }
+  }
+
+  /// So that they come out in order. Those that find no room go to the queue.
+  @inline(__always)
+  mutating func pushSiblings(to stack: NodeStack, of run: GraphRun) {
+    guard let sibling else { return }
+    let fitting = min(siblings.count, NodeStack.capacity / 2)
+    for node in siblings[fitting...] { add(node) }
+    for node in siblings[..<fitting].reversed() where !stack.push(node, of: run) { add(node) }
+    if !stack.push(sibling, of: run) { add(sibling) }
+    self.sibling = nil
+    siblings.removeAll(keepingCapacity: true)
+  }
+
+  mutating func forgetOthers() {
+    first = nil
+    others.removeAll(keepingCapacity: true)
+  }
+
+  /// All go to the queue, in order.
+  mutating func giveUpAll() {
+    var all = ContiguousArray([next, sibling].compactMap { $0 })
+    all += siblings
+    if let first { all.append(first) }
+    all += others
+    (next, sibling, siblings) = (nil, nil, [])
+    first = all.first
+    others = ContiguousArray(all.dropFirst())
   }
 
   @inline(__always)
   mutating func reset() {
     next = nil
     first = nil
+    sibling = nil
+    isSink = false
+    if !siblings.isEmpty { siblings.removeAll(keepingCapacity: siblings.count < 4096) }
     if !others.isEmpty { others.removeAll(keepingCapacity: others.count < 4096) }
     if !doomed.isEmpty { doomed.removeAll(keepingCapacity: doomed.count < 4096) }
   }
@@ -243,7 +307,8 @@ struct ReadyNodes {
 /// How long a worker has gone on from node to node, looked up seldom where nodes are short.
 private struct ChainTime {
   private var nextLook: UInt32
-  private var lastLook: UInt64
+  private var firstLook: UInt64 = 0
+  private var lastLook: UInt64 = 0
 
   /// After this long, other work gets its turn; in nanoseconds.
   private static let allowance: UInt64 = 50_000
@@ -251,7 +316,6 @@ private struct ChainTime {
 
   init(_ worker: Worker) {
     nextLook = worker.chainStep
-    lastLook = worker.batchStart
   }
 
   @inline(__always)
@@ -260,11 +324,19 @@ private struct ChainTime {
   /// Whether the time is up and somebody else wants the thread.
   mutating func isUsedUp(_ worker: Worker, _ queue: OwnerScopedQueue, level: Int) -> Bool {
     let now = DispatchTime.now().uptimeNanoseconds
-    let each = (now - lastLook) / UInt64(worker.chainStep)
+    var step = UInt64(worker.chainStep)
+    if firstLook == 0 {
+      firstLook = now
+      // Perhaps these nodes take long; other records of the batch may have taken the time, too.
+      if now - worker.batchStart > Self.allowance { step = max(1, step / 4) }
+    } else {
+      let each = (now - lastLook) / step
+      step = max(1, min(Self.longestStep, step * 2, Self.allowance / 2 / max(1, each)))
+    }
     lastLook = now
-    worker.chainStep = UInt32(max(1, min(Self.longestStep, UInt64(worker.chainStep) * 2, Self.allowance / 2 / max(1, each))))
+    worker.chainStep = UInt32(step)
     nextLook += worker.chainStep
-    guard now - worker.batchStart > Self.allowance else { return false }
-    return worker.isGuest || worker.batch.hasRest || queue.hasReadyWork(at: level)
+    guard now - firstLook > Self.allowance else { return false }
+    return worker.isGuest || worker.batch.hasRecords || queue.hasReadyWork(at: level)
   }
 }

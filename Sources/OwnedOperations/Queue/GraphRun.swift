@@ -8,7 +8,7 @@ import Synchronization
 /// ## Protocol
 ///
 /// - `counts[n]`: how many predecessors of node n are unfinished. Who finishes a node decrements those of its successors (acquiring and releasing); who brings one to
-///   zero has the node in hand. The highest bit says that a predecessor did not succeed; it is set before the decrement.
+///   zero has the node in hand. (If there is only one predecessor, nobody counts.) The highest bit says that a predecessor did not succeed; it is set before the decrement.
 /// - `states[n]`: `waiting` ──▶ outcome, for a node that is run, or cancelled, by the thread that has it in hand.
 ///   `waiting` ──▶ `listed` ──▶ `claimed` ──▶ outcome, for one that is put into the queue's ready lists. `listed` is stored under the
 ///   queue's lock; `claimed` by compare and exchange, which one of the worker, a canceller and the owner's end wins. The record in the ready list of a node claimed by others is found to be out of date when its turn comes.

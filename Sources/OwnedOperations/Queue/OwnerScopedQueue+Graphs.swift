@@ -44,6 +44,7 @@ extension OwnerScopedQueue {
     for root in structure.roots {
       if run.reasonNotToRun(root) != nil { ready.doomed.append(root) } else { ready.add(root) }
     }
+    if ready.doomed.isEmpty, structure.bundleCount > 0 { ready = ReadyNodes(bundlesOf: structure) }
     list(ready, of: run)
     run.cancelNodes(ready.doomed, otherwise: .cancelled, on: self)
   }
@@ -63,12 +64,12 @@ extension OwnerScopedQueue {
     guard let first = nodes.first else { return }
     var refused: ContiguousArray<UInt32> = []
     lock.lock()
-    if !listUnderLock(first, of: run) { refused.append(first) }
+    if !state.list(first, of: run) { refused += run.nodes(of: first) }
     var listed = 0
     while true {
       let end = min(nodes.others.count, listed + Self.nodesPerHold)
       while listed < end {
-        if !listUnderLock(nodes.others[listed], of: run) { refused.append(nodes.others[listed]) }
+        if !state.list(nodes.others[listed], of: run) { refused += run.nodes(of: nodes.others[listed]) }
         listed += 1
       }
       unlockAndFollowUp()
@@ -78,15 +79,20 @@ extension OwnerScopedQueue {
     if !refused.isEmpty { run.cancelNodes(refused, otherwise: .cancelled, on: self) }
   }
 
-  /// - Returns: false if the node has been cancelled: nobody would take it out of the list.
-  @inline(__always)
-  private func listUnderLock(_ node: UInt32, of run: GraphRun) -> Bool {
-    let attributes = run.arrays.attributes[Int(node)]
-    let slot = run.slot(attributes.lifetime)
-    guard run.cancellations[attributes.lifetime].load(ordering: .relaxed) == 0, !slot.hasEnded else { return false }
-    run.states[Int(node)].store(GraphRun.NodeState.listed.rawValue, ordering: .releasing)
-    slot.stage.makeReady(.graphNode(run, node), slot: slot, level: attributes.level, pool: &state.pool, ownerLimit: state.ownerLimit)
-    return true
+  /// Gives half of what a worker keeps for itself to the others.
+  func share(_ stack: NodeStack) {
+    guard let (run, nodes) = stack.take(leavesHalf: true) else { return }
+    var ready = ReadyNodes()
+    for node in nodes { ready.add(node) }
+    list(ready, of: run)
+  }
+
+  /// Gives all that a worker has kept for itself back.
+  func flush(_ stack: NodeStack) {
+    guard !stack.isEmpty else { return }
+    lock.lock()
+    if let (run, nodes) = stack.take() { state.putBack(nodes, of: run) }
+    unlockAndFollowUp()
   }
 
   // MARK: Counting
@@ -118,6 +124,46 @@ extension OwnerScopedQueue {
   }
 }
 
+extension QueueState {
+  /// Puts a node, or a bundle of roots, into its ready list.
+  /// - Returns: false if it has been cancelled: nobody would take it out of the list.
+  @inline(__always)
+  mutating func list(_ number: UInt32, of run: GraphRun) -> Bool {
+    let isBundle = number >= run.structure.nodeCount
+    let attributes = run.arrays.attributes[Int(isBundle ? run.nodes(of: number)[0] : number)]
+    let slot = run.slot(attributes.lifetime)
+    guard run.cancellations[attributes.lifetime].load(ordering: .relaxed) == 0, !slot.hasEnded else { return false }
+    if isBundle {
+      for node in run.nodes(of: number) { run.markListed(node) }
+    } else {
+      run.markListed(number)
+    }
+    slot.stage.makeReady(.graphNode(run, number), slot: slot, level: attributes.level, pool: &pool, ownerLimit: ownerLimit)
+    return true
+  }
+
+  /// Puts nodes that a worker had kept for itself before all others of their owner and priority. Those that have been cancelled meanwhile
+  /// are finished after unlocking.
+  mutating func putBack(_ nodes: ContiguousArray<UInt32>, of run: GraphRun) {
+    guard let first = nodes.first else { return }
+    let attributes = run.arrays.attributes[Int(first)]
+    let slot = run.slot(attributes.lifetime)
+    for node in nodes { run.markListed(node) }
+    guard run.cancellations[attributes.lifetime].load(ordering: .relaxed) == 0, !slot.hasEnded else {
+      var list = WorkList()
+      for node in nodes { list.append(.graphNode(run, node), pool: &pool) }
+      garbage.append(TakenWork(list))
+      return
+    }
+    let records = UnsafeMutablePointer<Work>.allocate(capacity: nodes.count)
+    for (index, node) in nodes.enumerated() { (records + index).initialize(to: .graphNode(run, node)) }
+    // They go back as if they were records that had been taken, which count as executing.
+    slot.stage.changeExecuting(slot, by: nodes.count)
+    slot.stage.giveBack(movingFrom: records, count: nodes.count, lane: slot.makeLane(at: attributes.level), level: attributes.level)
+    records.deallocate()
+  }
+}
+
 extension TakenWork {
   /// Calls `body` with the nodes among the records, those of one run that follow each other together.
   fileprivate func forEachRun(_ body: (GraphRun, [UInt32]) -> Void) {
@@ -130,7 +176,7 @@ extension TakenWork {
         nodes = []
       }
       current = run
-      nodes.append(node)
+      nodes += run.nodes(of: node)
     }
     if let current { body(current, nodes) }
   }

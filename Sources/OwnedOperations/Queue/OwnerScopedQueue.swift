@@ -114,6 +114,7 @@ public final class OwnerScopedQueue: Sendable {
     lock.unlock()
     worker?.dispatch()
     for waiter in waiters { waiter.resume() }
+    if !garbage.isEmpty { cancelNodes(in: garbage) }
   }
 
   // MARK: Workers

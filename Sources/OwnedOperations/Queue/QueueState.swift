@@ -156,7 +156,7 @@ struct QueueState: ~Copyable {
         if let level = stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit) {
           worker.batch.publish(level: level)
           worker.serial += 1
-          if worker.batch.count > 1 { monitor(queue) }
+          if worker.batch.count > 1 || !runs.isEmpty { monitor(queue) }
           return true
         }
       }
@@ -228,6 +228,7 @@ struct QueueState: ~Copyable {
     worker.batch.takeRest { records, count, lane in
       lane.slot.stage.giveBack(movingFrom: records, count: count, lane: lane, level: level)
     }
+    if let (run, nodes) = worker.batch.nodeStack.take() { putBack(nodes, of: run) }
   }
 
   // MARK: Cancelling

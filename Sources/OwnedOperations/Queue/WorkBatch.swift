@@ -24,6 +24,8 @@ final class WorkBatch: Sendable {
   nonisolated(unsafe) private let results = UnsafeMutablePointer<Result>.allocate(capacity: capacity)
   /// For each record, how many graph nodes it has led to that are over and succeeded. Written by the worker (releasing), zeroed when the batch is published.
   nonisolated(unsafe) private let nodesOver = UnsafeMutablePointer<Atomic<Int>>.allocate(capacity: capacity)
+  /// What a node of a graph has led to and the worker has not begun.
+  let nodeStack = NodeStack()
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock.
@@ -152,7 +154,10 @@ final class WorkBatch: Sendable {
   }
 
   /// Whether something is left to begin. A hint.
-  var hasRest: Bool {
+  var hasRest: Bool { hasRecords || !nodeStack.isEmpty }
+
+  /// Whether a record is left to begin. A hint.
+  var hasRecords: Bool {
     let (next, end) = Self.split(cursor.load(ordering: .relaxed))
     return next < end
   }

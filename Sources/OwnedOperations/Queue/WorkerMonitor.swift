@@ -19,7 +19,7 @@ extension OwnerScopedQueue {
     lock.lock()
     state.isMonitored = false
     for worker in state.activeWorkers { look(at: worker) }
-    let needsMonitor = state.stuck > 0 || state.hasWork || state.activeWorkers.contains { $0.batch.hasRest }
+    let needsMonitor = state.stuck > 0 || state.hasWork || !state.runs.isEmpty || state.activeWorkers.contains { $0.batch.hasRest }
     if needsMonitor, !state.activeWorkers.isEmpty { state.monitor(self) }
     unlockAndFollowUp()
   }
