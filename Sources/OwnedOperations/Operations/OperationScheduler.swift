@@ -27,6 +27,13 @@ extension OwnedOperation {
   /// A cancelled operation that has not finished can be attached; it is ready, and its `start()` finishes it.
   func attach(to scheduler: any OperationScheduler) -> AttachResult {
     var refusal: OwnedOperationError?
+    let before = settled()
+    if before.phase == .pending, before.isCancelled, before.reason == .ownerEnded, !before.contains(.attached),
+      !before.contains(.wasStarted)
+    {
+      // Whether the reaper has come by yet or not.
+      return .refused(.ownerEnded(operation: label, owner: ownerID))
+    }
     lock.lock()
     let isFree = !load().contains(.attached) && self.scheduler == nil
     if isFree { self.scheduler = scheduler }

@@ -12,8 +12,6 @@ struct OperationRegistry {
     var levels: UInt8 = 0
     /// Executes without a worker.
     var isDetached = false
-    /// Ready as far as dependencies go, but `isReady` is overridden and says no.
-    var isWatched = false
   }
 
   private var entries: ContiguousArray<Entry?> = []
@@ -56,6 +54,15 @@ struct OperationRegistry {
       kept.append(entry)
     }
     entries = kept
+  }
+
+  /// The records of operations of these slots have been taken out of the ready lists. Linear.
+  mutating func forgetRecords(in slots: [OwnerSlot]) {
+    guard count > 0, !slots.isEmpty else { return }
+    let slots = Set(slots.map(ObjectIdentifier.init))
+    for place in entries.indices {
+      if let entry = entries[place], slots.contains(ObjectIdentifier(entry.slot)) { entries[place]?.levels = 0 }
+    }
   }
 
   /// Linear.

@@ -38,6 +38,11 @@ extension OwnerScopedQueue: TaskExecutor {
     let turn = Turn(lifetime: lifetime)
     if priority != .normal { turn.queuePriority = priority }
     addOperation(turn)
+    // A task that prefers this queue must not need one of its slots to go on while its own turn takes the slot.
+    return try await withTaskExecutorPreference(TurnExecutor(queue: self)) { try await run(body, when: turn) }
+  }
+
+  private func run<T: Sendable>(_ body: @escaping @Sendable () async throws -> T, when turn: Turn) async throws -> T {
     await withTaskCancellationHandler {
       await turn.came.wait()
     } onCancel: {
@@ -63,7 +68,11 @@ extension OwnerScopedQueue: TaskExecutor {
   private func run<T: Sendable>(_ body: @escaping @Sendable () async throws -> T, during turn: Turn) async throws -> T {
     let executor = TurnExecutor(queue: self)
     return try await withThrowingTaskGroup(of: T?.self) { group in
-      group.addTask(executorPreference: executor) { try await body() }
+      group.addTask(executorPreference: executor) {
+        // The turn came some time ago; this look at the lifetime decides.
+        guard !turn.isCancelled else { throw CancellationError() }
+        return try await body()
+      }
       group.addTask {
         await turn.wasCancelled.wait()
         return nil

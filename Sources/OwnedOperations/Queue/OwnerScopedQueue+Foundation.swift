@@ -23,7 +23,14 @@ extension OwnerScopedQueue {
   @available(*, noasync, message: "Use enqueue(_:) and await the operations instead")
   public func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
     addOrFail(operations)
-    if wait { for operation in operations { operation.waitUntilFinished() } }
+    guard wait else { return }
+    for operation in operations {
+      if operation is OwnedOperation {
+        operation.waitUntilFinished()
+      } else {
+        BlockingRegion.perform { operation.waitUntilFinished() }
+      }
+    }
   }
 
   private func addOrFail(_ operations: [Operation]) {
@@ -54,7 +61,7 @@ extension OwnerScopedQueue {
     let stage = state.stages[state.stages.count - 1]
     stage.barrier = barrier
     stage.isClosed = true
-    state.stages.append(Stage(fairness: state.fairness))
+    state.stages.append(Stage(fairness: state.fairness, departures: state.departures))
     state.statistics.enqueued += 1
     state.unfinished += 1
     state.unfinishedBarriers += 1
@@ -69,11 +76,13 @@ extension OwnerScopedQueue {
   public func cancelAllOperations() {
     guard !isMain else { return }
     lock.lock()
-    for worker in state.activeWorkers where worker.batch.hasRest { state.takeBatchBack(from: worker) }
+    state.takeBatchesBack()
     var taken: [(OwnerSlot, [TakenWork])] = []
     var barriers: [@Sendable () -> Void] = []
     for stage in state.stages {
       stage.forEachSlot { slot in
+        // Without an owner are steps of tasks, which must not get lost, and operations, which see to themselves.
+        guard slot.lifetime != nil else { return }
         let work = stage.takeAll(of: slot)
         if !work.isEmpty { taken.append((slot, work)) }
       }
@@ -81,16 +90,29 @@ extension OwnerScopedQueue {
       stage.barrier = nil
       barriers.append(barrier)
       state.unfinishedBarriers -= 1
+      state.unfinished -= 1
       state.statistics.cancelled += 1
-      state.finish(1)
     }
     let operations = state.operations.operations
+    state.operations.forgetRecords(in: taken.map(\.0))
     let runs = Array(state.runs.values)
     state.dropClosedStages()
     unlockAndFollowUp()
+    withExtendedLifetime(barriers) {}  // until here: not under the lock
     for run in runs { run.cancel() }
     for (slot, work) in taken { finishCancelling(work, of: slot, forEndedOwner: false) }
+    cancel(operations)
+  }
+
+  /// Those whose records have been taken out, and that don't finish at once, get new ones: an operation may refuse to be cancelled.
+  func cancel(_ operations: [OwnedOperation]) {
     for operation in operations { operation.cancel() }
+    lock.lock()
+    for operation in operations {
+      guard let place = state.operations.place(of: operation), operation.isWaitingForScheduler else { continue }
+      makeReady(place)
+    }
+    unlockAndFollowUp()
   }
 
   /// Blocks until nothing is pending or executing. From inside work of this queue: until nothing is left but work that waits for the same.
@@ -118,6 +140,7 @@ extension OwnerScopedQueue {
       guard !isMain else { return }
       lock.lock()
       state.limit = limit
+      state.takeBatchesBack()
       unlockAndFollowUp()
     }
   }
@@ -129,6 +152,7 @@ extension OwnerScopedQueue {
       guard !isMain else { return }
       lock.lock()
       state.isSuspended = newValue
+      if newValue { state.takeBatchesBack() }
       unlockAndFollowUp()
     }
   }
@@ -181,13 +205,15 @@ extension OwnerScopedQueue {
 
   /// How many operations and jobs have not finished. Barriers don't count.
   public var operationCount: Int {
-    lock.withLock {
-      for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
-      return state.unfinished - state.unfinishedBarriers
-    }
+    lock.lock()
+    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+    let count = state.unfinished - state.unfinishedBarriers
+    unlockAndFollowUp()
+    return count
   }
 
-  /// Set its `totalUnitCount` to have it report: each operation, job and barrier that finishes then completes one unit.
+  /// Set its `totalUnitCount` to have it report: each operation or job that finishes then completes one unit. Barriers don't count: as in Foundation, they
+  /// are the place to change `totalUnitCount`.
   public var progress: Progress {
     lock.withLock {
       if let progress = state.progress { return progress }
@@ -196,6 +222,9 @@ extension OwnerScopedQueue {
       return progress
     }
   }
+
+  /// For ``maxConcurrentOperationCount``: no limit but what the machine can do.
+  public static let defaultMaxConcurrentOperationCount = OperationQueue.defaultMaxConcurrentOperationCount
 
   // MARK: Main and current
 

@@ -90,7 +90,7 @@ extension OwnerScopedQueue: OperationScheduler {
   }
 
   /// Under the lock.
-  private func makeReady(_ place: Int) {
+  func makeReady(_ place: Int) {
     let entry = state.operations[place]
     let level = Self.level(of: entry.operation.scheduledPriority)
     guard entry.levels & 1 << level == 0 else { return }
@@ -208,7 +208,7 @@ extension OwnerScopedQueue: OperationScheduler {
     }
   }
 
-  private func examineWatchedAgain() {
+  func examineWatchedAgain() {
     examineWatched()
     let isOver = lock.withLock {
       state.isExaminationScheduled = !state.watched.isEmpty
@@ -223,13 +223,20 @@ extension OwnerScopedQueue: OperationScheduler {
     lock.withLock { swap(&watched, &state.watched) }
     guard !watched.isEmpty else { return }
     let waiting = watched.filter { !$0.isReady }
-    for case let proxy as PlainOperationProxy in watched where proxy.operation.isCancelled { proxy.dropDependencies() }
+    // What Foundation holds to be ready is ready: its dependencies may have been removed behind our back.
+    for case let proxy as PlainOperationProxy in watched where proxy.operation.isCancelled || proxy.operation.isReady {
+      proxy.dropDependencies()
+    }
     lock.lock()
     state.watched += waiting.filter { state.operations.place(of: $0) != nil }
+    // The timer may have looked while they were away, and found nobody to come back for.
+    let needsTimer = !state.watched.isEmpty && !state.isExaminationScheduled
+    if needsTimer { state.isExaminationScheduled = true }
     let stillWaiting = Set(waiting.map(ObjectIdentifier.init))
     for operation in watched where !stillWaiting.contains(ObjectIdentifier(operation)) {
       if let place = state.operations.place(of: operation), operation.isReadyByDependencies { makeReady(place) }
     }
     unlockAndFollowUp()
+    if needsTimer { scheduleExamination() }
   }
 }

@@ -132,11 +132,12 @@ extension OwnerScopedQueue {
       taken.append((slot, state.takePending(of: slot)))
     }
     let operations = state.operations.operations(ownedBy: lifetime)
+    state.operations.forgetRecords(in: taken.map(\.0))
     let runs = Array(state.runs.values)
     unlockAndFollowUp()
     for run in runs { run.cancel(.cancelled, ownedBy: lifetime) }
     for (slot, work) in taken { finishCancelling(work, of: slot, forEndedOwner: false) }
-    for operation in operations { operation.cancel() }
+    cancel(operations)
   }
 
   /// The owner's operations that have not finished. Linear in the queue's operations.
@@ -146,10 +147,11 @@ extension OwnerScopedQueue {
 
   /// How many operations and jobs of the owner have not finished.
   public func operationCount(ownedBy lifetime: OwnerLifetime) -> Int {
-    lock.withLock {
-      for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
-      return state.unfinished(ownedBy: lifetime)
-    }
+    lock.lock()
+    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+    let count = state.unfinished(ownedBy: lifetime)
+    unlockAndFollowUp()
+    return count
   }
 
   /// Blocks until nothing of the owner is pending or executing. From inside work of the owner in this queue: until nothing is left but work that waits for the same.
@@ -166,10 +168,10 @@ extension OwnerScopedQueue {
   func wait(for lifetime: OwnerLifetime?) {
     let semaphore = DispatchSemaphore(value: 0)
     let worker = Worker.current.flatMap { $0.works(for: self) ? $0 : nil }
-    let isInside = worker.map { lifetime == nil || $0.currentLifetime === lifetime } ?? false
     lock.lock()
-    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
-    state.waits.insert(.thread(semaphore), for: lifetime, isInside: isInside)
+    prepareToWait(for: lifetime)
+    let inside = worker.map { $0.currentSlot?.lifetime }
+    state.waits.insert(.thread(semaphore), for: lifetime, inside: inside)
     unlockAndFollowUp()
     BlockingRegion.perform { semaphore.wait() }
   }
@@ -177,10 +179,16 @@ extension OwnerScopedQueue {
   func finished(_ lifetime: OwnerLifetime?) async {
     await withCheckedContinuation { continuation in
       lock.lock()
-      for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
-      state.waits.insert(.task(continuation), for: lifetime, isInside: false)
+      prepareToWait(for: lifetime)
+      state.waits.insert(.task(continuation), for: lifetime, inside: nil)
       unlockAndFollowUp()
     }
+  }
+
+  /// Workers count what they have done batch by batch. The last of an owner's work must not have to wait for that of others in the same batch.
+  private func prepareToWait(for lifetime: OwnerLifetime?) {
+    if lifetime != nil { state.takeBatchesBack() }
+    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
   }
 
   // MARK: Settings
@@ -198,7 +206,7 @@ extension OwnerScopedQueue {
     } else {
       state.suspendedOwners.remove(lifetime.id)
     }
-    for worker in state.activeWorkers where worker.batch.hasRest { state.takeBatchBack(from: worker) }
+    state.takeBatchesBack()
     for stage in state.stages {
       guard let slot = stage.existingSlot(for: lifetime) else { continue }
       slot.isSuspended = suspended
@@ -218,7 +226,7 @@ extension OwnerScopedQueue {
       let limit = Self.checkedLimit(newValue)
       lock.lock()
       state.ownerLimit = limit
-      for worker in state.activeWorkers where worker.batch.hasRest { state.takeBatchBack(from: worker) }
+      state.takeBatchesBack()
       for stage in state.stages { stage.forEachSlot { stage.release($0, ownerLimit: limit) } }
       unlockAndFollowUp()
     }
@@ -231,7 +239,7 @@ extension OwnerScopedQueue {
     set {
       lock.lock()
       state.fairness = newValue
-      for worker in state.activeWorkers where worker.batch.hasRest { state.takeBatchBack(from: worker) }
+      state.takeBatchesBack()
       for stage in state.stages { stage.setFairness(newValue) }
       unlockAndFollowUp()
     }

@@ -61,6 +61,7 @@ public final class OwnerScopedQueue: Sendable {
   deinit {
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
     for stage in state.stages { state.garbage += stage.removeAllSlots() }
+    SlotDepartures.complete(state.departures.slots)
     for run in state.runs.values { run.queueIsGone() }
   }
 
@@ -94,6 +95,7 @@ public final class OwnerScopedQueue: Sendable {
       state.statistics.cancelled += 1
       state.statistics.skippedForEndedOwners += 1
       lock.unlock()
+      _ = consume work  // not under the lock
       return
     }
     state.unfinished += 1
@@ -106,14 +108,19 @@ public final class OwnerScopedQueue: Sendable {
 
   /// Unlocks, and does what has become due under the lock: wakes those whose wait is over, sends a worker, releases.
   func unlockAndFollowUp() {
+    let admitted = state.returning.isEmpty ? [] : state.admitReturning()
     let worker = state.workerToDispatch(self)
     let waiters = state.waits.isEmpty ? [] : state.takeDueWaiters()
     var garbage: [TakenWork] = []
     if !state.garbage.isEmpty { swap(&garbage, &state.garbage) }
+    var departed: [OwnerSlot] = []
+    if !state.departures.slots.isEmpty { swap(&departed, &state.departures.slots) }
     updateHint()
     lock.unlock()
     worker?.dispatch()
     for waiter in waiters { waiter.resume() }
+    for semaphore in admitted { semaphore.signal() }
+    SlotDepartures.complete(departed)
     if !garbage.isEmpty { cancelNodes(in: garbage) }
   }
 
@@ -121,7 +128,7 @@ public final class OwnerScopedQueue: Sendable {
 
   @inline(__always)
   private func updateHint() {
-    let wantsAll = state.isSuspended || state.ownerLimit != .max || state.waits.hasOwners
+    let wantsAll = state.isSuspended || !state.returning.isEmpty || state.ownerLimit != .max || state.waits.hasOwners
     var new = state.stages[0].readyLevels | (wantsAll ? Self.interrupt : 0) | (state.waits.isEmpty ? 0 : Self.somebodyWaits)
     if !state.runs.isEmpty, state.chainsYield { new |= Self.chainsYield }
     if hint.load(ordering: .relaxed) != new { hint.store(new, ordering: .relaxed) }
@@ -189,22 +196,41 @@ public final class OwnerScopedQueue: Sendable {
   private static let lingeringPause = 100
 
   private func finishBarrier() {
+    state.statistics.started += 1
     state.statistics.succeeded += 1
     state.unfinishedBarriers -= 1
-    state.finish(1)
+    state.unfinished -= 1
     state.advance()
   }
 
   func workerWillBlock(_ worker: Worker) {
     lock.lock()
     state.waiting += 1
+    state.setStuck(worker, false)
+    worker.isWaiting = true
     state.settle(worker, isWorker: false)
     state.takeBatchBack(from: worker)
+    if let slot = worker.currentSlot {
+      slot.waiting += 1
+      if state.ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: state.ownerLimit) }
+    }
     unlockAndFollowUp()
   }
 
   func workerDidUnblock(_ worker: Worker) {
-    lock.withLock { state.waiting -= 1 }
+    lock.lock()
+    worker.currentSlot?.waiting -= 1
+    if state.returning.isEmpty, state.mayReturn {
+      worker.isWaiting = false
+      state.waiting -= 1
+      lock.unlock()
+      return
+    }
+    let semaphore = DispatchSemaphore(value: 0)
+    state.returning.append(semaphore)
+    unlockAndFollowUp()
+    semaphore.wait()
+    lock.withLock { worker.isWaiting = false }
   }
 
   // MARK: Ends

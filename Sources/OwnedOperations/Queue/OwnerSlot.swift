@@ -17,10 +17,12 @@ final class OwnerSlot: LifetimeMember {
   nonisolated(unsafe) var unfinished = 0
   /// Taken by a worker or executing, asynchronous operations included.
   nonisolated(unsafe) var executing = 0
+  /// The part of `executing` that is blocked in a wait of ours, and leaves its place to others.
+  nonisolated(unsafe) var waiting = 0
   nonisolated(unsafe) var isSuspended = false
   nonisolated(unsafe) var hasEnded = false
 
-  /// Taken out of its stage: a call from the reaper that was on its way finds nothing left to do.
+  /// Taken out of its stage, which may be gone: a call that was on its way finds nothing left to do.
   nonisolated(unsafe) var isRemoved = false
 
   init(lifetime: OwnerLifetime?, stage: Stage, queue: OwnerScopedQueue?, isSuspended: Bool) {
@@ -35,7 +37,7 @@ final class OwnerSlot: LifetimeMember {
 
   /// Whether the owner's turn has to wait.
   @inline(__always)
-  func isHeld(_ ownerLimit: Int) -> Bool { isSuspended || executing >= ownerLimit }
+  func isHeld(_ ownerLimit: Int) -> Bool { isSuspended || executing - waiting >= ownerLimit }
 
   /// Nothing refers to the slot or its lanes.
   var isIdle: Bool {
@@ -67,6 +69,18 @@ final class OwnerSlot: LifetimeMember {
 
   func lifetimeDidEnd() {
     queue?.ownerDidEnd(self)
+  }
+}
+
+/// Slots that have been taken out of their stages and have yet to leave their lifetimes. Guarded by the queue's lock.
+///
+/// To leave may mean to let go of the last reference to a lifetime, or to other pending work of the owner, whose hooks and deinits are the user's code. So
+/// it is done after unlocking.
+final class SlotDepartures {
+  var slots: [OwnerSlot] = []
+
+  static func complete(_ slots: [OwnerSlot]) {
+    for slot in slots { slot.lifetime?.leave(slot) }
   }
 }
 

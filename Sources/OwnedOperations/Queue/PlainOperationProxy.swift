@@ -49,8 +49,20 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
 
   private func plainOperationDidFinish() {
     Self.enqueued.remove(operation)
-    if operation.isCancelled { super.cancel() }
+    if operation.isCancelled {
+      leaveUnfinishedDependencies()
+      super.cancel()
+    }
     finish()
+  }
+
+  /// A cancelled operation may finish, and go, before what it depends on. On Linux, what it depends on would still know it, unretained, and go to it at its own
+  /// finish.
+  private func leaveUnfinishedDependencies() {
+    for dependency in operation.dependencies {
+      let hasToldDependents = (dependency as? OwnedOperation)?.hasToldFoundation ?? dependency.isFinished
+      if !hasToldDependents { operation.removeDependency(dependency) }
+    }
   }
 
   /// Cancels the plain operation, which finishes when the queue starts it.

@@ -45,11 +45,12 @@ struct QueueState: ~Copyable {
   var runs: [ObjectIdentifier: GraphRun] = [:]
   /// Operations whose own `isReady` holds them back.
   var watched: [OwnedOperation] = []
-  var lastExamination: UInt64 = 0
   var isExaminationScheduled = false
   /// What is to be released after unlocking.
   var garbage: [TakenWork] = []
+  let departures = SlotDepartures()
   var underlyingQueue: DispatchQueue?
+  var facade: OperationQueueFacade?
   /// Counts changes of what workers are made from; a worker of an older make is not used again.
   var workerMake = 0
 
@@ -59,6 +60,9 @@ struct QueueState: ~Copyable {
   var arriving = 0
   /// Active, and blocked in a wait that we know of.
   var waiting = 0
+  /// Of those, the ones whose wait is over and who need a slot to go on, in order: the queue would have them exceed its limit otherwise, and a serial queue
+  /// would not be serial.
+  var returning: [DispatchSemaphore] = []
   /// Active, and found by the monitor not to be using its processor.
   var stuck = 0
   /// Asynchronous operations that execute without a worker.
@@ -66,7 +70,7 @@ struct QueueState: ~Copyable {
   var isMonitored = false
 
   init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
-    stages = [Stage(fairness: .firstComeFirstServed)]
+    stages = [Stage(fairness: .firstComeFirstServed, departures: departures)]
     self.name = name
     self.limit = limit
     self.qualityOfService = qualityOfService
@@ -100,7 +104,7 @@ struct QueueState: ~Copyable {
 
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
   mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
-    guard arriving == 0, hasWork else { return nil }
+    guard arriving == 0, returning.isEmpty, hasWork else { return nil }
     let most = limit == .max ? Self.mostUnlimitedWorkers + waiting : Self.mostWorkers
     guard hasSlot(beside: activeWorkers.count), activeWorkers.count < min(most, Self.mostWorkers) else {
       monitor(queue)
@@ -136,18 +140,36 @@ struct QueueState: ~Copyable {
       activeWorkers[worker.place] = last
       last.place = worker.place
     }
-    if worker.isStuck {
-      worker.isStuck = false
-      stuck -= 1
-    }
+    setStuck(worker, false)
     if worker.make == workerMake { idleWorkers.append(worker) }
+  }
+
+  /// A worker that is blocked in a wait of ours is counted as such, and not as stuck.
+  mutating func setStuck(_ worker: Worker, _ isStuck: Bool) {
+    guard worker.isStuck != isStuck else { return }
+    worker.isStuck = isStuck
+    stuck += isStuck ? 1 : -1
+  }
+
+  /// Whether a worker whose wait is over may go on. Work that has begun goes on under any limit, if need be alone.
+  var mayReturn: Bool { limit == .max || activeWorkers.count - waiting + detached < max(1, limit) }
+
+  /// Those who may go on, to be woken after unlocking.
+  mutating func admitReturning() -> [DispatchSemaphore] {
+    var admitted = 0
+    while admitted < returning.count, mayReturn {
+      waiting -= 1
+      admitted += 1
+    }
+    defer { returning.removeFirst(admitted) }
+    return Array(returning.prefix(admitted))
   }
 
   // MARK: Taking
 
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
   mutating func take(for worker: Worker, _ queue: OwnerScopedQueue) -> Bool {
-    guard !isSuspended, hasSlot(beside: activeWorkers.count - 1) else { return false }
+    guard !isSuspended, returning.isEmpty, hasSlot(beside: activeWorkers.count - 1) else { return false }
     while true {
       let stage = stages[0]
       if stage.readyLevels != 0 {
@@ -176,7 +198,7 @@ struct QueueState: ~Copyable {
   mutating func advance() {
     isBarrierRunning = false
     garbage += stages.removeFirst().removeAllSlots()
-    if stages.isEmpty { stages.append(Stage(fairness: fairness)) }
+    if stages.isEmpty { stages.append(Stage(fairness: fairness, departures: departures)) }
   }
 
   /// After barriers were cancelled: a barrier in the middle that is gone no longer separates anything, but stays until its turn.
@@ -212,6 +234,7 @@ struct QueueState: ~Copyable {
   /// Something of the owner's is over: another turn of its may be due, or its slot.
   @inline(__always)
   mutating func afterFinish(of slot: OwnerSlot) {
+    guard !slot.isRemoved else { return }
     if ownerLimit != .max { slot.stage.release(slot, ownerLimit: ownerLimit) }
     if slot.hasEnded { slot.stage.removeIfDone(slot) }
   }
@@ -219,7 +242,13 @@ struct QueueState: ~Copyable {
   mutating func finish(_ count: Int) {
     guard count > 0 else { return }
     unfinished -= count
+    // The progress has no code of the user's on platforms without key-value observing.
     if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count) }
+  }
+
+  /// Takes back what workers have not begun: from now on it starts under the rules as they are now.
+  mutating func takeBatchesBack() {
+    for worker in activeWorkers where worker.batch.hasRest { takeBatchBack(from: worker) }
   }
 
   /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
@@ -236,9 +265,7 @@ struct QueueState: ~Copyable {
   /// Takes the owner's pending jobs out. Records of operations go along: they are cancelled one by one.
   /// - Returns: what to count and release after unlocking.
   mutating func takePending(of slot: OwnerSlot) -> [TakenWork] {
-    if slot.executing > 0 {
-      for worker in activeWorkers where worker.batch.hasRest { takeBatchBack(from: worker) }
-    }
+    if slot.executing > 0 { takeBatchesBack() }
     return slot.stage.takeAll(of: slot)
   }
 

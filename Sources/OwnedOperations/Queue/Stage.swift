@@ -34,9 +34,11 @@ final class Stage {
   private var ownerlessSlot: OwnerSlot?
   private var lastSlot: OwnerSlot?
   private var sweepThreshold = 64
+  private let departures: SlotDepartures
 
-  init(fairness: OwnerFairness) {
+  init(fairness: OwnerFairness, departures: SlotDepartures) {
     self.fairness = fairness
+    self.departures = departures
   }
 
   // MARK: Slots
@@ -85,7 +87,7 @@ final class Stage {
     guard let lifetime = slot.lifetime, !slot.isRemoved else { return }
     slot.isRemoved = true
     if lastSlot === slot { lastSlot = nil }
-    lifetime.leave(slot)
+    departures.slots.append(slot)
     slots.remove(lifetime)
   }
 
@@ -99,6 +101,7 @@ final class Stage {
     var taken: [TakenWork] = []
     forEachSlot { taken += takeAll(of: $0) }
     for slot in slots.filter({ _ in true }) { remove(slot) }
+    ownerlessSlot?.isRemoved = true
     return taken
   }
 
@@ -234,7 +237,7 @@ final class Stage {
 
   /// The owner may run again, or may run more: its held tickets go to the front, because they are older than what is in the ring.
   func release(_ slot: OwnerSlot, ownerLimit: Int) {
-    guard !slot.isHeld(ownerLimit) else { return }
+    guard !slot.isRemoved, !slot.isHeld(ownerLimit) else { return }
     for level in 0..<Self.levelCount {
       guard let lane = slot.lane(at: level), lane.heldTickets > 0 else { continue }
       switch fairness {

@@ -51,15 +51,15 @@ extension OwnerScopedQueue {
 
   /// A snapshot. Linear in the workers.
   public var statistics: Statistics {
-    lock.withLock {
-      for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
-      var statistics = state.statistics
-      let running = state.activeWorkers.reduce(0) { $0 + ($1.isRunningUnderLock ? 1 : 0) }
-      statistics.executing = min(state.unfinished, running + state.detached)
-      statistics.pending = state.unfinished - statistics.executing
-      statistics.started += statistics.executing
-      return statistics
-    }
+    lock.lock()
+    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+    var statistics = state.statistics
+    let running = state.activeWorkers.reduce(state.isBarrierRunning ? 1 : 0) { $0 + ($1.batch.isRunning ? 1 : 0) }
+    statistics.executing = min(state.unfinished, running + state.detached)
+    statistics.pending = state.unfinished - statistics.executing
+    statistics.started += statistics.executing
+    unlockAndFollowUp()
+    return statistics
   }
 }
 

@@ -23,6 +23,8 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   /// Position among the active workers.
   var place = 0
   var isStuck = false
+  /// Blocked in a wait of ours.
+  var isWaiting = false
   /// Counts batches, so that the monitor can tell a new batch from the same one.
   var serial: UInt64 = 0
   var lastSeen = Sighting()
@@ -32,14 +34,10 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     var clock: clockid_t?
   #endif
 
-  /// Whether a record or a barrier has begun and is not over, for the statistics.
-  var isRunningUnderLock: Bool { batch.isRunning || isInBarrier }
-  var isInBarrier = false
-
   // Of the draining thread.
   private var batchSize = 1
   private(set) var lastBatchWasSmall = false
-  private(set) var currentLifetime: OwnerLifetime?
+  private(set) var currentSlot: OwnerSlot?
   private(set) var batchStart: UInt64 = 0
   /// How many graph nodes to run before the next look at the clock.
   var chainStep: UInt32 = 1
@@ -147,8 +145,8 @@ final class Worker: @unchecked Sendable, BlockingObserver {
 
   /// Runs one record. What it captured is released when this returns.
   private func execute(_ work: consuming Work, _ slot: OwnerSlot) -> WorkBatch.Result {
-    currentLifetime = slot.lifetime
-    defer { currentLifetime = nil }
+    currentSlot = slot
+    defer { currentSlot = nil }
     switch work {
     case .ownerBlock(let body):
       guard let lifetime = slot.lifetime, lifetime.isAlive, let owner = lifetime.boundOwnerObject else { return .skipped }

@@ -33,10 +33,7 @@ extension OwnerScopedQueue {
     let hasMoved = sighting.serial != last.serial || sighting.position != last.position
     let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false
     let isStuck = !hasMoved && !isComputing && sighting.serial != 0
-    if isStuck != worker.isStuck {
-      worker.isStuck = isStuck
-      state.stuck += isStuck ? 1 : -1
-    }
+    state.setStuck(worker, isStuck && !worker.isWaiting)
     if isStuck {
       state.settle(worker, isWorker: false)
       state.takeBatchBack(from: worker)

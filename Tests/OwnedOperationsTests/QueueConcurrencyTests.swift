@@ -1,0 +1,144 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Threads, and Swift concurrency.
+@Suite(.serialized) struct QueueConcurrencyTests {
+  @Test func sixtyFourJobsThatSleepTakeWellUnderASecond() {
+    let queue = OwnerScopedQueue()
+    let start = DispatchTime.now().uptimeNanoseconds
+    for _ in 0..<64 { queue.async(lifetime: .forTests) { Thread.sleep(forTimeInterval: 0.1) } }
+    #expect(queue.becomesIdle())
+    // One after the other on two processors they would take 3.2 s.
+    #expect(DispatchTime.now().uptimeNanoseconds - start < 2_000_000_000)
+  }
+
+  @Test func tenThousandShortJobsDoNotStartSixtyThreads() {
+    let queue = OwnerScopedQueue()
+    let threads = Journal<UInt>()
+    let known = Mutexed(Set<UInt>())
+    for _ in 0..<10_000 {
+      queue.async(lifetime: .forTests) {
+        let thread = UInt(pthread_self())
+        if !known.value.contains(thread) {
+          known.value.insert(thread)
+          threads.write(thread)
+        }
+      }
+    }
+    #expect(queue.becomesIdle())
+    #expect(Set(threads.entries).count < 60)
+  }
+
+  @Test func noWorkerIsKeptWhenTheQueueIsIdle() {
+    let queue = OwnerScopedQueue()
+    for _ in 0..<1_000 { queue.async(lifetime: .forTests) {} }
+    #expect(queue.becomesIdle())
+    #expect(becomes { queue.lock.withLock { queue.state.activeWorkers.isEmpty && queue.state.arriving == 0 && !queue.state.isMonitored } })
+    #expect(queue.lock.withLock { queue.state.waiting == 0 && queue.state.stuck == 0 && queue.state.detached == 0 })
+  }
+
+  @Test func waitingWorkersAreNotCountedTwice() {
+    let queue = OwnerScopedQueue()
+    let gate = Gate()
+    let inner = OwnedBlockOperation(lifetime: .forTests) { gate.pass() }
+    for _ in 0..<4 { queue.addOperation { inner.waitUntilFinished() } }
+    #expect(becomes { queue.lock.withLock { queue.state.waiting == 4 } })
+    queue.addOperation(inner)
+    #expect(gate.hasBegun())
+    #expect(queue.lock.withLock { queue.state.stuck <= 1 })
+    gate.open()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func runPassesErrorsPriorityAndTaskLocalValuesOn() async throws {
+    enum Local { @TaskLocal static var value = 0 }
+    struct Failure: Error {}
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let owner = TokenOwner()
+    let seen = try await Local.$value.withValue(42) {
+      try await queue.run(owner: owner) { _ in Local.value }
+    }
+    #expect(seen == 42)
+    let priority = try await Task(priority: .low) { try await queue.run(owner: owner) { _ in Task.currentPriority } }.value
+    #expect(priority >= .low && priority <= .high)
+    await #expect(throws: Failure.self) { try await queue.run(owner: owner) { _ in throw Failure() } }
+    #expect(try await queue.run(owner: owner) { _ in OwnerScopedQueue.current } == queue)
+    #expect(queue.statistics.failed == 1)
+  }
+
+  @Test func runWaitsForItsTurnByPriority() async throws {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let journal = Journal<String>()
+    let gate = Gate()
+    queue.addOperation { gate.pass() }
+    await Task.detached { _ = gate.hasBegun() }.value
+    async let low: Void = queue.run(lifetime: .forTests, priority: .low) { journal.write("low") }
+    while queue.operationCount < 2 { await Task.yield() }
+    async let high: Void = queue.run(lifetime: .forTests, priority: .high) { journal.write("high") }
+    while queue.operationCount < 3 { await Task.yield() }
+    gate.open()
+    _ = try await (low, high)
+    #expect(journal.entries == ["high", "low"])
+  }
+
+  @Test func runIsCancelledWithItsOwnerBeforeItsTurn() async {
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let lifetime = OwnerLifetime()
+    let task = Task { try await queue.run(lifetime: lifetime) { Issue.record("has run") } }
+    while queue.operationCount == 0 { await Task.yield() }
+    lifetime.end()
+    await #expect(throws: CancellationError.self) { try await task.value }
+    let other = Task { try await queue.run(lifetime: .forTests) { Issue.record("has run") } }
+    while queue.operationCount == 0 { await Task.yield() }
+    other.cancel()
+    await #expect(throws: CancellationError.self) { try await other.value }
+    #expect(queue.operationCount == 0)
+  }
+
+  /// The turn has come, but the first step of the body has not been made when the owner ends.
+  @Test func bodyOfARunDoesNotStartAfterTheEnd() async {
+    let underlying = DispatchQueue(label: "underlying")
+    let queue = OwnerScopedQueue(underlyingQueue: underlying)
+    let lifetime = OwnerLifetime()
+    let (first, second) = (Gate(), Gate())
+    underlying.async { first.pass() }
+    let task = Task { try await queue.run(lifetime: lifetime) { Issue.record("has run") } }
+    while queue.operationCount == 0 { await Task.yield() }
+    underlying.async { second.pass() }
+    first.open()
+    await Task.detached { _ = second.hasBegun() }.value
+    lifetime.end()
+    second.open()
+    await #expect(throws: CancellationError.self) { try await task.value }
+  }
+
+  /// The turn takes the only slot; what the task itself has to do must not need it.
+  @Test func taskThatPrefersASerialQueueMayTakeATurnThere() async throws {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let done = DispatchSemaphore(value: 0)
+    Task(executorPreference: queue) {
+      _ = try? await queue.run(lifetime: .forTests) { await Task.yield() }
+      done.signal()
+    }
+    #expect(await Task.detached { done.comes() }.value)
+    await queue.finished()
+  }
+
+  @Test func tasksPreferTheQueueAndEndThere() async {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let task = Task(executorPreference: queue) {
+      var seen: [OwnerScopedQueue?] = []
+      for _ in 0..<10 {
+        seen.append(OwnerScopedQueue.current)
+        await Task.yield()
+      }
+      return seen
+    }
+    #expect(await task.value == Array(repeating: queue, count: 10))
+    #expect(await withTaskExecutorPreference(queue) { OwnerScopedQueue.current } == queue)
+    await queue.finished()
+  }
+}

@@ -1,0 +1,255 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// The surface of `OperationQueue` that code is written against. The extension below gives both kinds of queue the same name for it, so that the same scenario
+/// compiles and runs on both.
+protocol DropInQueue: AnyObject, Hashable, Sendable {
+  init()
+  func addOperation(_ operation: Operation)
+  func addOperation(_ block: @escaping @Sendable () -> Void)
+  func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool)
+  func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void)
+  func cancelAllOperations()
+  func waitUntilAllOperationsAreFinished()
+  var maxConcurrentOperationCount: Int { get set }
+  var isSuspended: Bool { get set }
+  var name: String? { get set }
+  var qualityOfService: QualityOfService { get set }
+  var underlyingQueue: DispatchQueue? { get set }
+  var operations: [Operation] { get }
+  var operationCount: Int { get }
+  var progress: Progress { get }
+  static var defaultMaxConcurrentOperationCount: Int { get }
+}
+
+final class FoundationQueue: OperationQueue, DropInQueue, @unchecked Sendable {}  // stores nothing
+extension OwnerScopedQueue: DropInQueue {
+  public convenience init() { self.init(name: nil) }
+}
+
+private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Void
+
+@Suite struct QueueDropInTests {
+  /// Runs the scenario on both, and compares what each writes down.
+  private func compare(_ scenario: @escaping Scenario) -> [String] {
+    let journals = [Journal<String>(), Journal<String>()]
+    let queues: [any DropInQueue] = [FoundationQueue(), OwnerScopedQueue()]
+    for (queue, journal) in zip(queues, journals) {
+      #expect(returns { scenario(queue, journal) }, "\(type(of: queue)) hangs")
+    }
+    #expect(journals[0].entries == journals[1].entries)
+    return journals[1].entries
+  }
+
+  @Test func firstInFirstOutWithinAPriority() {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      queue.isSuspended = true
+      for (index, priority) in [Operation.QueuePriority.low, .normal, .veryHigh, .normal, .high, .veryLow, .veryHigh, .low].enumerated() {
+        let operation = BlockOperation { journal.write("\(priority.rawValue)/\(index)") }
+        operation.queuePriority = priority
+        queue.addOperation(operation)
+      }
+      queue.addOperation { journal.write("block") }
+      journal.write("count \(queue.operationCount)")
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+      journal.write("count \(queue.operationCount)")
+    }
+    #expect(seen == ["count 9", "8/2", "8/6", "4/4", "0/1", "0/3", "block", "-4/0", "-4/7", "-8/5", "count 0"])
+  }
+
+  @Test func suspensionHoldsBackWhatHasNotStarted() {
+    _ = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      let gate = Gate()
+      let executing = BlockOperation {
+        gate.pass()
+        journal.write("executing goes on")
+      }
+      queue.addOperation(executing)
+      _ = gate.hasBegun()
+      queue.isSuspended = true
+      queue.addOperation { journal.write("resumed") }
+      gate.open()
+      executing.waitUntilFinished()
+      journal.write("suspended: \(queue.isSuspended)")
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+    }
+  }
+
+  @Test func barriersSeparate() {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      queue.isSuspended = true
+      queue.addOperation { journal.write("before") }
+      queue.addBarrierBlock { journal.write("barrier") }
+      let urgent = BlockOperation { journal.write("urgent, but after") }
+      urgent.queuePriority = .veryHigh
+      queue.addOperation(urgent)
+      queue.addBarrierBlock { journal.write("barrier 2") }
+      queue.addOperation { journal.write("after") }
+      journal.write("count \(queue.operationCount)")
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+    }
+    #expect(seen == ["count 3", "before", "barrier", "urgent, but after", "barrier 2", "after"])
+  }
+
+  @Test func progressCountsWhatHasFinished() {
+    let seen = compare { queue, journal in
+      queue.addOperation {}
+      queue.waitUntilAllOperationsAreFinished()
+      journal.write("\(queue.progress.completedUnitCount)")
+      queue.progress.totalUnitCount = 3
+      for _ in 0..<2 { queue.addOperations([BlockOperation {}], waitUntilFinished: true) }
+      queue.addBarrierBlock {}
+      queue.waitUntilAllOperationsAreFinished()
+      journal.write("\(queue.progress.completedUnitCount) of \(queue.progress.totalUnitCount)")
+    }
+    #expect(seen == ["0", "2 of 3"])
+  }
+
+  @Test func settingsAreKept() {
+    _ = compare { queue, journal in
+      journal.write("\(queue.maxConcurrentOperationCount) \(type(of: queue).defaultMaxConcurrentOperationCount)")
+      queue.maxConcurrentOperationCount = 0
+      queue.name = "named"
+      queue.qualityOfService = .background
+      queue.underlyingQueue = .global()
+      journal.write(
+        "\(queue.maxConcurrentOperationCount) \(queue.name ?? "") \(queue.qualityOfService) \(queue.underlyingQueue === DispatchQueue.global())"
+      )
+      queue.underlyingQueue = nil
+      queue.name = nil
+      journal.write("\(queue.name ?? "nil") \(queue.underlyingQueue == nil) \(queue.isSuspended)")
+    }
+  }
+
+  @Test func priorityAndLimitChangeWhileWorkIsPending() {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 0
+      queue.addOperation { journal.write("first") }
+      queue.maxConcurrentOperationCount = 1
+      queue.waitUntilAllOperationsAreFinished()
+      let gates = (0..<3).map { _ in Gate() }
+      queue.maxConcurrentOperationCount = 1
+      for gate in gates { queue.addOperation { gate.pass() } }
+      _ = gates[0].hasBegun()
+      queue.maxConcurrentOperationCount = 3
+      _ = gates[1].hasBegun()
+      _ = gates[2].hasBegun()
+      journal.write("three at once")
+      for gate in gates { gate.open() }
+      queue.waitUntilAllOperationsAreFinished()
+    }
+    #expect(seen == ["first", "three at once"])
+  }
+
+  @Test func dependenciesCancellationAndOperationsAreAsInFoundation() {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      queue.isSuspended = true
+      let first = BlockOperation { journal.write("first") }
+      let second = BlockOperation { journal.write("second") }
+      let third = BlockOperation { journal.write("third") }
+      first.addDependency(second)
+      third.addDependency(first)
+      queue.addOperations([first, second, third], waitUntilFinished: false)
+      journal.write("\(queue.operations == [first, second, third])")
+      second.cancel()
+      journal.write("\(second.isFinished) \(queue.operationCount)")
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+      journal.write("\(second.isFinished) \(second.isCancelled) \(queue.operationCount)")
+    }
+    #expect(seen == ["true", "false 3", "first", "third", "true true 0"])
+  }
+
+  @Test(arguments: [true, false]) func overriddenReadinessIsRespected(tells: Bool) {
+    let seen = compare { queue, journal in
+      let operation = Moody { journal.write("ready") }
+      queue.addOperation(operation)
+      queue.addOperation { journal.write("other") }
+      while queue.operationCount > 1 { Thread.sleep(forTimeInterval: 0.0005) }
+      operation.isWilling.value = true
+      // Foundation has to be told; ours asks from time to time.
+      if tells || queue is FoundationQueue { operation.didChangeValue(forKey: "isReady") }
+      queue.waitUntilAllOperationsAreFinished()
+    }
+    #expect(seen == ["other", "ready"])
+  }
+
+  @Test func asynchronousOperationsHoldTheirPlaceUntilTheyFinish() {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      let operation = Asynchronous { journal.write("started") }
+      queue.addOperation(operation)
+      queue.addOperation { journal.write("next") }
+      _ = operation.begun.comes()
+      journal.write("\(operation.isExecuting) \(queue.operationCount)")
+      operation.end()
+      queue.waitUntilAllOperationsAreFinished()
+    }
+    #expect(seen == ["started", "true 2", "next"])
+  }
+
+  @Test func mainAndCurrentAreKnown() async {
+    let journal = Journal<Bool>()
+    let underlying = DispatchQueue(label: "underlying")
+    let queue = OwnerScopedQueue(underlyingQueue: underlying)
+    queue.addOperation { journal.write(OwnerScopedQueue.current === queue) }
+    queue.addOperation(BlockOperation { journal.write(OwnerScopedQueue.current === queue) })
+    queue.async(lifetime: .forTests) {
+      dispatchPrecondition(condition: .onQueue(underlying))
+      journal.write(OwnerScopedQueue.current === queue)
+    }
+    await queue.finished()
+    OwnerScopedQueue.main.addOperation { journal.write(OwnerScopedQueue.current === OwnerScopedQueue.main) }
+    await OwnerScopedQueue.main.finished()
+    let onMain = OwnerScopedQueue(underlyingQueue: .main)
+    onMain.addOperation { journal.write(OwnerScopedQueue.current === onMain) }
+    await onMain.finished()
+    #expect(journal.entries == Array(repeating: true, count: 5))
+    let elsewhere = await Task.detached { OwnerScopedQueue.current }.value
+    #expect(elsewhere == nil)
+    let main = OwnerScopedQueue.main
+    main.isSuspended = true
+    main.maxConcurrentOperationCount = 7
+    #expect(!main.isSuspended && main.maxConcurrentOperationCount == 1 && main.underlyingQueue?.label == DispatchQueue.main.label)
+  }
+}
+
+/// Ready when it is in the mood.
+private final class Moody: Operation, @unchecked Sendable {  // constants
+  let isWilling = Mutexed(false)
+  private let body: @Sendable () -> Void
+  init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+  override var isReady: Bool { super.isReady && isWilling.value }
+  override func main() { body() }
+}
+
+/// The classic way to write an asynchronous operation.
+private final class Asynchronous: Operation, @unchecked Sendable {  // constants
+  let begun = DispatchSemaphore(value: 0)
+  private let phase = Mutexed(0)
+  private let body: @Sendable () -> Void
+  init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+  override var isAsynchronous: Bool { true }
+  override var isExecuting: Bool { phase.value == 1 }
+  override var isFinished: Bool { phase.value == 2 }
+  override func start() {
+    phase.value = 1
+    didChangeValue(forKey: "isExecuting")
+    body()
+    begun.signal()
+  }
+  func end() {
+    phase.value = 2
+    didChangeValue(forKey: "isExecuting")
+    didChangeValue(forKey: "isFinished")
+  }
+}

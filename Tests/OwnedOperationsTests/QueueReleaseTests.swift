@@ -1,0 +1,141 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// What a queue lets go of may have a deinit or a hook that uses the queue; it runs outside the queue's lock.
+@Suite struct QueueReleaseTests {
+  /// The lifetimes are held by nobody but the queue, which lets go of them when it makes room for others.
+  @Test func hooksOfLifetimesThatTheQueueLetsGoOfMayUseTheQueue() {
+    let queue = OwnerScopedQueue()
+    let seen = Counter()
+    let isDone = returns {
+      for _ in 0..<1_000 {
+        let lifetime = OwnerLifetime()
+        lifetime.onEnd { _ in
+          _ = queue.operationCount
+          seen.add()
+        }
+        queue.async(lifetime: lifetime) {}
+        queue.waitUntilAllOperationsAreFinished()
+      }
+    }
+    #expect(isDone)
+    #expect(seen.value > 0)
+  }
+
+  @Test func hooksOfLifetimesThatEndWithAStageMayUseTheQueue() {
+    let queue = OwnerScopedQueue()
+    let ended = DispatchSemaphore(value: 0)
+    do {
+      let lifetime = OwnerLifetime()
+      lifetime.onEnd { _ in
+        _ = queue.operationCount
+        ended.signal()
+      }
+      queue.async(lifetime: lifetime) {}
+    }
+    queue.addBarrierBlock {}
+    #expect(queue.becomesIdle())
+    #expect(ended.comes())
+  }
+
+  @Test func jobForAnEndedOwnerIsReleasedBeforeTheCallReturnsAndOutsideTheLock() {
+    let queue = OwnerScopedQueue()
+    let lifetime = OwnerLifetime()
+    lifetime.end()
+    let released = Counter()
+    let isDone = returns {
+      let farewell = Farewell {
+        _ = queue.operationCount
+        released.add()
+      }
+      queue.async(lifetime: lifetime) { withExtendedLifetime(farewell) {} }
+    }
+    #expect(isDone)
+    #expect(released.value == 1)
+    #expect(queue.statistics.skippedForEndedOwners == 1)
+  }
+
+  @Test(arguments: ["cancelAll", "cancelOwner", "end", "run", "dropQueue"])
+  func capturesAreReleasedOutsideTheLock(way: String) {
+    let released = DispatchSemaphore(value: 0)
+    let isDone = returns {
+      let lifetime = OwnerLifetime()
+      do {
+        let queue = OwnerScopedQueue()
+        queue.isSuspended = true
+        weak let seen = queue
+        for kind in 0..<3 {
+          let farewell = Farewell {
+            _ = seen?.operationCount
+            released.signal()
+          }
+          switch kind {
+          case 0: queue.async(lifetime: lifetime) { withExtendedLifetime(farewell) {} }
+          case 1 where way != "dropQueue": queue.addOperation(lifetime: lifetime) { withExtendedLifetime(farewell) {} }
+          default: queue.addBarrierBlock { withExtendedLifetime(farewell) {} }
+          }
+        }
+        switch way {
+        case "cancelAll": queue.cancelAllOperations()
+        case "cancelOwner": queue.cancelOperations(ownedBy: lifetime)
+        case "end": lifetime.end()
+        case "run": break
+        default: return
+        }
+        queue.isSuspended = false
+        queue.waitUntilAllOperationsAreFinished()
+      }
+    }
+    #expect(isDone)
+    for _ in 0..<3 { #expect(released.comes()) }
+  }
+
+  /// The end of an owner finds its slot, and counts what it took out after the stage with the slot has gone.
+  @Test func stageMayGoBeforeTheEndOfAnOwnerIsCounted() {
+    let queue = OwnerScopedQueue()
+    queue.maxConcurrentOperationCountPerOwner = 1
+    let lifetime = OwnerLifetime()
+    queue.isSuspended = true
+    let operation = queue.addOperation(lifetime: lifetime) {}
+    queue.addBarrierBlock {}
+    let (slot, taken) = queue.lock.withLock { () -> (OwnerSlot?, [TakenWork]) in
+      guard let slot = queue.state.stages[0].existingSlot(for: lifetime) else { return (nil, []) }
+      slot.hasEnded = true
+      return (slot, queue.state.takePending(of: slot))
+    }
+    operation.cancel()
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    guard let slot else {
+      Issue.record("no slot")
+      return
+    }
+    queue.finishCancelling(taken, of: slot, forEndedOwner: true)
+    #expect(slot.isRemoved)
+    #expect(queue.operationCount == 0)
+  }
+
+  @Test func queueGoesWithTheLastOfItsWork() {
+    let lifetime = OwnerLifetime()
+    let seen = Weakly<OwnerScopedQueue>()
+    let gate = Gate()
+    let ran = Counter()
+    do {
+      let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+      seen.object = queue
+      queue.addOperation { gate.pass() }
+      for _ in 0..<100 {
+        queue.async(lifetime: lifetime) { ran.add() }
+        queue.addOperation(lifetime: lifetime) { ran.add() }
+      }
+      queue.addBarrierBlock { ran.add() }
+      #expect(gate.hasBegun())
+    }
+    #expect(seen.object != nil)
+    gate.open()
+    #expect(becomes { seen.object == nil })
+    #expect(ran.value == 201)
+  }
+}

@@ -1,0 +1,62 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Runs the body on a thread of its own.
+/// - Returns: false if it has not returned after a time that is long beyond doubt: it hangs.
+func returns(_ body: @escaping @Sendable () -> Void) -> Bool {
+  let done = DispatchSemaphore(value: 0)
+  Thread.detachNewThread {
+    body()
+    done.signal()
+  }
+  return done.wait(timeout: .now() + 60) == .success
+}
+
+extension DispatchSemaphore {
+  /// False if the signal has not come after a time that is long beyond doubt.
+  func comes() -> Bool { wait(timeout: .now() + 60) == .success }
+}
+
+extension OwnerScopedQueue {
+  /// `waitUntilAllOperationsAreFinished`, for tests that have to fail instead of hanging.
+  func becomesIdle() -> Bool { returns { self.waitUntilAllOperationsAreFinished() } }
+}
+
+/// Work that has begun, and goes on until it is told to end.
+final class Gate: Sendable {
+  private let begun = DispatchSemaphore(value: 0)
+  private let opened = DispatchSemaphore(value: 0)
+
+  /// For the work.
+  func pass() {
+    begun.signal()
+    opened.wait()
+  }
+
+  /// For the test.
+  func hasBegun() -> Bool { begun.comes() }
+  func open() { opened.signal() }
+}
+
+/// Runs a closure when it goes.
+final class Farewell: Sendable {
+  private let body: @Sendable () -> Void
+  init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+  deinit { body() }
+
+  /// For closures that capture it and are to be released without having run.
+  func mustNotRun() { Issue.record("has run") }
+}
+
+/// A weak reference that closures may capture.
+final class Weakly<Object: AnyObject & Sendable>: @unchecked Sendable {  // written by one thread, before it is shared
+  weak var object: Object?
+}
+
+/// Returns when the condition holds, which another thread is about to see to.
+/// - Returns: false if it doesn't come about.
+func becomes(_ condition: @escaping @Sendable () -> Bool) -> Bool {
+  returns { while !condition() { Thread.sleep(forTimeInterval: 0.0005) } }
+}
