@@ -64,8 +64,19 @@ struct RunFile: Sendable {
       return try JSONSerialization.jsonObject(with: data, options: [.fragmentsAllowed])
     } catch {
       let detail = (error as NSError).userInfo[NSDebugDescriptionErrorKey] as? String
-      throw UsageError("not JSON: \(detail ?? error.localizedDescription)")
+      throw UsageError("not JSON: \(placed(detail ?? error.localizedDescription, data))")
     }
+  }
+
+  /// Foundation counts characters on some platforms; people count lines.
+  private static func placed(_ detail: String, _ data: Data) -> String {
+    guard !detail.contains("line "), let range = detail.range(of: "around character "),
+      let offset = Int(detail[range.upperBound...].prefix { $0.isNumber })
+    else { return detail }
+    let before = data.prefix(offset)
+    let line = before.count { $0 == UInt8(ascii: "\n") } + 1
+    let column = before.count - (before.lastIndex(of: UInt8(ascii: "\n")).map { $0 - before.startIndex + 1 } ?? 0) + 1
+    return detail[..<range.lowerBound] + "at line \(line), column \(column)"
   }
 
   /// Names a circle, if there is one. Linear; goes deep without recursion.

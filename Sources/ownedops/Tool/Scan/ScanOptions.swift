@@ -48,6 +48,8 @@ struct ScanOptions: Sendable {
       "ownedops scan . --compare",
     ])
 
+  init() {}
+
   init(_ arguments: Arguments) throws(UsageError) {
     roots = arguments.operands.isEmpty ? [[UInt8(ascii: ".")]] : arguments.operands
     budget = try arguments.duration("--budget")
