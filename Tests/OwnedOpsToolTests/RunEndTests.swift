@@ -49,7 +49,7 @@ struct RunEndTests {
     try watched.run()
     let json = """
       {"owners":[{"name":"o","endsWhen":{"process":\(watched.processIdentifier)}}],
-       "jobs":[{"name":"a","owner":"o","command":\(quoted("kill \(watched.processIdentifier); sleep 300"))}]}
+       "jobs":[{"name":"a","owner":"o","command":\(quoted("kill -KILL \(watched.processIdentifier); sleep 300"))}]}
       """
     let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: json)
     watched.waitUntilExit()

@@ -10,6 +10,11 @@ final class Interruption: Sendable {
 
   init(_ handler: @escaping @Sendable (_ signal: Int32, _ count: Int) -> Void) {
     let queue = DispatchQueue(label: "ownedops.signals", qos: .userInteractive)
+    // Whoever started us may have had them blocked, and we have inherited that.
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    for number in Self.signals { sigaddset(&signals, number) }
+    pthread_sigmask(SIG_UNBLOCK, &signals, nil)
     for number in Self.signals {
       // One that is ignored from outside (nohup) stays so.
       if number == SIGHUP, Self.isIgnored(SIGHUP) { continue }

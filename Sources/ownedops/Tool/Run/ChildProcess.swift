@@ -146,6 +146,9 @@ enum SelfProcess {
     return Bundle.main.executablePath ?? CommandLine.arguments[0]
   }()
 
+  /// The one that runs, for a signal to be passed on.
+  static let current = Guarded<pid_t?>(nil)
+
   /// Runs it with these arguments, and gives what it wrote to standard output. Blocks.
   static func output(of arguments: [[UInt8]], program: String = path, input: String? = nil) throws(UsageError) -> Data {
     let output = TemporaryFile.open()
@@ -165,8 +168,10 @@ enum SelfProcess {
     do throws(ChildProcess.StartFailure) {
       let words = [program] + arguments.map { String(decoding: $0, as: UTF8.self) }
       let process = try ChildProcess.start(.init(words: words), input: source, output: output, ownGroup: false)
+      current.withLock { $0 = process }
       var status: Int32 = 0
       while waitpid(process, &status, 0) < 0, errno == EINTR {}
+      current.withLock { $0 = nil }
     } catch {
       throw UsageError(error.description)
     }

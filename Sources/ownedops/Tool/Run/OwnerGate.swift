@@ -57,27 +57,30 @@ final class OwnerGate: Sendable {
       state.running += 1
       return true
     }
-    if isLetIn { letIn(job) }
+    if isLetIn, !letIn(job) { didEnd() }
   }
 
-  private func letIn(_ job: JobOperation) {
+  /// - Returns: false if the owner has ended, and the job with it.
+  private func letIn(_ job: JobOperation) -> Bool {
     do throws(OwnerScopedQueueError) {
       try queue.enqueue([job])
+      return true
     } catch {
-      // The owner has ended, and the job with it.
-      didEnd()
+      return false
     }
   }
 
   /// A job that was let in has run.
   func didEnd() {
-    let next = state.withLock { state in
-      state.running -= 1
-      let next = state.next()
-      if next != nil { state.running += 1 }
-      return next
+    while true {
+      let next = state.withLock { state in
+        state.running -= 1
+        let next = state.next()
+        if next != nil { state.running += 1 }
+        return next
+      }
+      guard let next, !letIn(next) else { return }
     }
-    if let next { letIn(next) }
   }
 }
 

@@ -33,7 +33,9 @@ struct ScanComparison {
 
   func run() throws(UsageError) -> Int32 {
     let console = Console.shared
-    let interruption = Interruption { _, _ in }  // the children get it, too, and answer
+    let interruption = Interruption { signal, _ in
+      SelfProcess.current.withLock { process in if let process { kill(process, signal) } }
+    }
     // The first reader pays for the disk; it is not counted.
     if !options.isQuiet { console.note("reading everything once, so that no engine finds a cold cache") }
     _ = try answer(of: .owned)
