@@ -123,7 +123,9 @@ struct RunEndTests {
     let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
     #expect(outcome.status == -SIGKILL)
     // The guard needs a moment, however long the machine takes; the suite's limit ends a wait in vain.
-    while directory.processes(in: "pids").contains(where: Processes.isRunning) { try await Task.sleep(for: .milliseconds(5)) }
+    while directory.processes(in: "pids").count < 2 || directory.processes(in: "pids").contains(where: Processes.isRunning) {
+      try await Task.sleep(for: .milliseconds(5))
+    }
     expectGone("pids", 2, in: directory)
   }
 

@@ -50,7 +50,7 @@ public enum Tool {
     case "scan": return try command(ScanOptions.syntax, rest) { arguments throws(UsageError) in try ScanCommand.run(arguments) }
     case "run": return try command(RunOptions.syntax, rest) { arguments throws(UsageError) in try RunCommand.run(arguments) }
     case "graph": return try command(GraphCommand.syntax, rest) { arguments throws(UsageError) in try GraphCommand.run(arguments) }
-    case ProcessGuard.command: return ProcessGuard.serve()
+    case ProcessGuard.command: return ProcessGuard.serve(rest.first.map { String(decoding: $0, as: UTF8.self) } ?? "")
     case "--version":
       Console.shared.write("ownedops \(version)\n")
     case "--help", "-h":

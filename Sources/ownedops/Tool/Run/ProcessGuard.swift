@@ -1,9 +1,12 @@
 import Foundation
 
 /// A second process that outlives a kill of this one, to clean up after it: it is told of every process group that begins and ends, and kills those
-/// that are left when its input closes.
+/// that are left when its input closes. Where the system shows the environments of processes, it also kills those that bear this run's mark: what
+/// was started in the very moment of the kill, and what had left its group.
 final class ProcessGuard: Sendable {
   static let command = "__guard"
+
+  private static let variable = "OWNEDOPS_RUN"
 
   private let pipe: Int32
   /// The second process.
@@ -18,7 +21,10 @@ final class ProcessGuard: Sendable {
     defer { close(ends[0]) }
     let sink = open("/dev/null", O_WRONLY | O_CLOEXEC)
     defer { close(sink) }
-    let words = [SelfProcess.path, Self.command]
+    let mark = "\(getpid()).\(UInt32.random(in: 0 ... .max))"
+    // Before the first command, which gets it with everything else of our environment.
+    setenv(Self.variable, mark, 1)
+    let words = [SelfProcess.path, Self.command, mark]
     let reaper = ChildReaper.shared
     guard
       let process = try? reaper.start({ () throws(ChildProcess.StartFailure) -> pid_t in
@@ -44,7 +50,7 @@ final class ProcessGuard: Sendable {
   }
 
   /// What the second process does.
-  static func serve() -> Int32 {
+  static func serve(_ mark: String) -> Int32 {
     for number in Interruption.signals { signal(number, SIG_IGN) }
     var groups: Set<Int32> = []
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 4096, alignment: 4)
@@ -65,6 +71,27 @@ final class ProcessGuard: Sendable {
       filled = rest
     }
     for group in groups { kill(-group, SIGKILL) }
+    killMarked(mark)
     return 0
+  }
+
+  private static let quietRounds = 10
+
+  /// A process that was being started gets its environment a moment later, so this looks again until there has been nothing for a while.
+  private static func killMarked(_ mark: String) {
+    #if os(Linux)
+      let needle = Data("\(variable)=\(mark)\u{0}".utf8)
+      var quiet = 0
+      while quiet < quietRounds {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        let marked = names.compactMap { pid_t($0) }.filter { process in
+          guard process != getpid(), let words = FileManager.default.contents(atPath: "/proc/\(process)/environ") else { return false }
+          return (words + [0]).range(of: needle) != nil
+        }
+        for process in marked { kill(process, SIGKILL) }
+        quiet = marked.isEmpty ? quiet + 1 : 0
+        usleep(20_000)
+      }
+    #endif
   }
 }
