@@ -50,6 +50,9 @@ final class OwnedEngine: ScanEngine {
 final class FoundationEngine: ScanEngine, @unchecked Sendable {  // `queue` may be used from any thread
   private let queue = OperationQueue()
   private let root: OwnerLifetime
+  /// Foundation's operations refer to their dependents without keeping them, and on Linux an operation that finishes while others are being cancelled looks at
+  /// dependents that have been freed. So they are kept for as long as the engine is there.
+  private let kept = Guarded<[BlockOperation]>([])
 
   init(root: OwnerLifetime, workers: Int) {
     self.root = root
@@ -65,6 +68,7 @@ final class FoundationEngine: ScanEngine, @unchecked Sendable {  // `queue` may 
   func add(dependency: BlockOperation, to job: BlockOperation) { job.addDependency(dependency) }
 
   func submit(_ jobs: [BlockOperation]) {
+    kept.withLock { $0 += jobs }
     queue.addOperations(jobs, waitUntilFinished: false)
     if !root.isAlive { for job in jobs { job.cancel() } }
   }
