@@ -5,12 +5,16 @@ let package = Package(
   name: "OwnedOperations",
   platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
   products: [
-    .library(name: "OwnedOperations", targets: ["OwnedOperations"])
+    .library(name: "OwnedOperations", targets: ["OwnedOperations"]),
+    .executable(name: "ownedops", targets: ["ownedops"]),
   ],
   targets: [
     .target(name: "CDeinitHook"),
     .target(name: "OwnedOperations", dependencies: ["CDeinitHook"]),
+    .target(name: "OwnedOpsTool", dependencies: ["OwnedOperations"], path: "Sources/ownedops/Tool"),
+    .executableTarget(name: "ownedops", dependencies: ["OwnedOpsTool"], path: "Sources/ownedops/Main"),
     .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations"]),
+    .testTarget(name: "OwnedOpsToolTests", dependencies: ["OwnedOpsTool", "ownedops"]),
   ],
   swiftLanguageModes: [.v6]
 )

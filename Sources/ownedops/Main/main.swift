@@ -1,0 +1,3 @@
+import OwnedOpsTool
+
+Tool.main()

@@ -1,0 +1,78 @@
+import Foundation
+
+/// Files by descriptor and by names in bytes. Foundation's file calls want names to be text.
+enum RawFile {
+  /// - Returns: the error, or nil.
+  static func writeAll(_ bytes: [UInt8], to descriptor: Int32) -> Int32? {
+    bytes.withUnsafeBytes { writeAll($0, to: descriptor) }
+  }
+
+  static func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int32? {
+    var rest = bytes[...]
+    while !rest.isEmpty {
+      let count = write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+      if count > 0 {
+        rest = rest.dropFirst(count)
+      } else if count < 0, errno == EAGAIN {
+        var poll = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        _ = Foundation.poll(&poll, 1, -1)
+      } else if count < 0, errno != EINTR {
+        return errno
+      }
+    }
+    return nil
+  }
+
+  /// Reads with an offset of its own, so that the position of the file doesn't matter.
+  static func copyAll(from source: Int32, to destination: Int32, endsWithNewline: Bool = false) -> Int32? {
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 16)
+    defer { buffer.deallocate() }
+    var offset = 0
+    var last = UInt8(ascii: "\n")
+    while true {
+      let count = pread(source, buffer.baseAddress, buffer.count, off_t(offset))
+      if count < 0, errno == EINTR { continue }
+      if count < 0 { return errno }
+      if count == 0 { break }
+      last = buffer[count - 1]
+      if let error = writeAll(UnsafeRawBufferPointer(rebasing: buffer[..<count]), to: destination) { return error }
+      offset += count
+    }
+    if endsWithNewline, last != UInt8(ascii: "\n") { return writeAll([UInt8(ascii: "\n")], to: destination) }
+    return nil
+  }
+
+  /// Reads until the buffer is full or the file ends.
+  /// - Returns: the bytes read, or the negated error.
+  static func fill(_ buffer: UnsafeMutableRawBufferPointer, from descriptor: Int32) -> Int {
+    var filled = 0
+    while filled < buffer.count {
+      let count = read(descriptor, buffer.baseAddress.map { $0 + filled }, buffer.count - filled)
+      if count == 0 { break }
+      if count < 0 {
+        if errno == EINTR { continue }
+        return -Int(errno)
+      }
+      filled += count
+    }
+    return filled
+  }
+
+  static func message(_ error: Int32) -> String { String(cString: strerror(error)) }
+
+  /// A descriptor that is missing would be taken by the next file that is opened, and what is meant for the user would go there.
+  static func openMissingStandardDescriptors() {
+    for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
+      // Read-only: what is written there fails, and is noticed.
+      _ = open("/dev/null", O_RDONLY)
+    }
+  }
+
+  /// Writes a whole file, or says why not.
+  static func create(_ path: String, _ text: String) throws(UsageError) {
+    let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
+    guard descriptor >= 0 else { throw UsageError("can't create \(path): \(message(errno))") }
+    defer { close(descriptor) }
+    if let error = writeAll(Array(text.utf8), to: descriptor) { throw UsageError("can't write \(path): \(message(error))") }
+  }
+}

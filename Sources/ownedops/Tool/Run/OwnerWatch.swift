@@ -1,0 +1,93 @@
+import Dispatch
+import Foundation
+
+/// Ends owners whose process has exited, whose file has gone, or whose time has come.
+final class OwnerWatch: Sendable {
+  private struct Watched: Sendable {
+    let isOver: @Sendable () -> Bool
+    let end: @Sendable () -> Void
+  }
+
+  private let watched = Guarded<[Watched]>([])
+  private let queue = DispatchQueue(label: "ownedops.watch", qos: .userInitiated)
+  /// Kept while the watch lasts.
+  private let timer = Guarded<(any DispatchSourceTimer)?>(nil)
+
+  /// - Returns: false if the condition holds already.
+  func add(_ condition: RunFile.EndCondition, end: @escaping @Sendable () -> Void) -> Bool {
+    let isOver: @Sendable () -> Bool
+    switch condition {
+    case .after(let time):
+      guard time > .zero else { return false }
+      queue.asyncAfter(deadline: .now() + time.inSeconds, execute: end)
+      return true
+    case .process(let process):
+      let birth = Self.birth(of: process)
+      isOver = { Self.hasExited(process, bornAt: birth) }
+    case .fileRemoved(let path):
+      isOver = {
+        var status = stat()
+        return lstat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR)
+      }
+    }
+    guard !isOver() else { return false }
+    watched.withLock { $0.append(Watched(isOver: isOver, end: end)) }
+    return true
+  }
+
+  func start() {
+    guard !watched.withLock({ $0.isEmpty }) else { return }
+    let timer = DispatchSource.makeTimerSource(queue: queue)
+    timer.schedule(deadline: .now(), repeating: .milliseconds(20))
+    timer.setEventHandler { [watched] in
+      let over = watched.withLock { watched in
+        var over: [Watched] = []
+        watched.removeAll { entry in
+          guard entry.isOver() else { return false }
+          over.append(entry)
+          return true
+        }
+        return over
+      }
+      for entry in over { entry.end() }
+    }
+    timer.resume()
+    self.timer.withLock { $0 = timer }
+  }
+
+  private static func hasExited(_ process: pid_t, bornAt birth: String?) -> Bool {
+    if kill(process, 0) != 0, errno == ESRCH { return true }
+    #if os(Linux)
+      // Exited and not waited for; or another process with the number of the one that was meant.
+      guard let fields = fields(of: process) else { return true }
+      return fields.first == "Z" || fields.first == "X" || birth != nil && birth != Self.birth(fields)
+    #else
+      return false
+    #endif
+  }
+
+  private static func birth(of process: pid_t) -> String? {
+    #if os(Linux)
+      return fields(of: process).flatMap(birth)
+    #else
+      return nil
+    #endif
+  }
+
+  #if os(Linux)
+    private static func birth(_ fields: [Substring]) -> String? { fields.count > 19 ? String(fields[19]) : nil }
+
+    /// From the state on: what comes before is a name in parentheses that may hold anything.
+    private static func fields(of process: pid_t) -> [Substring]? {
+      let descriptor = open("/proc/\(process)/stat", O_RDONLY | O_CLOEXEC)
+      guard descriptor >= 0 else { return nil }
+      defer { close(descriptor) }
+      var buffer = [UInt8](repeating: 0, count: 1024)
+      let count = buffer.withUnsafeMutableBytes { RawFile.fill($0, from: descriptor) }
+      guard count > 0 else { return nil }
+      let text = String(decoding: buffer.prefix(count), as: UTF8.self)
+      guard let close = text.lastIndex(of: ")") else { return nil }
+      return text[text.index(after: close)...].split(separator: " ")
+    }
+  #endif
+}

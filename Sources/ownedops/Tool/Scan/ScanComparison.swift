@@ -1,0 +1,97 @@
+import Foundation
+
+/// Runs the scan on every engine, each in a process of its own, and puts the costs side by side.
+struct ScanComparison {
+  private let options: ScanOptions
+  private let arguments: Arguments
+
+  init(_ options: ScanOptions, _ arguments: Arguments) {
+    self.options = options
+    self.arguments = arguments
+  }
+
+  private struct Answer: Decodable {
+    struct Group: Decodable, Equatable {
+      struct File: Decodable, Equatable {
+        let path: String
+        let base64: String?
+      }
+      let size: Int
+      let files: [File]
+    }
+    struct Run: Decodable {
+      let seconds: Double
+      let processorSeconds: Double
+      let peakMemory: Int
+      let jobs: JobCounts
+      let endedBy: String?
+    }
+    let groups: [Group]
+    let counts: Census.Tally
+    let run: Run
+  }
+
+  func run() throws(UsageError) -> Int32 {
+    let console = Console.shared
+    let interruption = Interruption { signal, _ in
+      SelfProcess.current.withLock { process in if let process { kill(process, signal) } }
+    }
+    // The first reader pays for the disk; it is not counted.
+    if !options.isQuiet { console.note("reading everything once, so that no engine finds a cold cache") }
+    _ = try answer(of: .owned)
+    var answers: [(ScanOptions.EngineName, Answer)] = []
+    for engine in ScanOptions.EngineName.allCases {
+      if let status = interruption.exitStatus { return status }
+      if !options.isQuiet { console.note("running \(engine.rawValue)") }
+      answers.append((engine, try answer(of: engine)))
+    }
+    if let status = interruption.exitStatus { return status }
+    console.write(Self.table(answers.map(Self.row)))
+    if answers.contains(where: { $0.1.run.endedBy != nil }) {
+      console.write("the budget ended some, so their answers are not complete\n")
+      return Tool.ExitStatus.success
+    }
+    let areEqual = answers.dropFirst().allSatisfy { $0.1.groups == answers[0].1.groups && $0.1.counts == answers[0].1.counts }
+    let groups = Shown.count(answers[0].1.groups.count, "group")
+    console.write(areEqual ? "same answer from all: \(groups) of duplicates\n" : "the answers differ; did files change meanwhile?\n")
+    return areEqual ? Tool.ExitStatus.success : Tool.ExitStatus.failure
+  }
+
+  private static func row(_ engine: ScanOptions.EngineName, _ answer: Answer) -> [String] {
+    let run = answer.run
+    var row = [engine.rawValue, Shown.seconds(run.seconds), Shown.seconds(run.processorSeconds), Shown.bytes(run.peakMemory)]
+    row.append(Shown.count(run.jobs.submitted))
+    guard run.endedBy != nil else { return row + ["-", "-", "-", "-"] }
+    row += [Shown.count(run.jobs.cancelled), Shown.count(run.jobs.startedAfterEnd)]
+    row += [Shown.seconds(run.jobs.secondsAfterEnd), Shown.seconds(run.jobs.processorSecondsAfterEnd)]
+    return row
+  }
+
+  private static func table(_ rows: [[String]]) -> String {
+    let head = ["engine", "time", "CPU", "peak memory", "jobs", "never run", "run after end", "time after end", "CPU after end"]
+    let all = [head] + rows
+    let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
+    return all.map { row in
+      row.indices.map { column in
+        let padding = String(repeating: " ", count: widths[column] - row[column].count)
+        return column == 0 ? row[column] + padding : padding + row[column]
+      }.joined(separator: "  ") + "\n"
+    }.joined()
+  }
+
+  private func answer(of engine: ScanOptions.EngineName) throws(UsageError) -> Answer {
+    var command = [Array("scan".utf8), Array("--json".utf8), Array("--quiet".utf8), Array("--engine=\(engine.rawValue)".utf8)]
+    for name in ["--budget", "--exclude", "--min-size", "--jobs"] {
+      for value in arguments.values[name] ?? [] { command.append(Array("\(name)=".utf8) + value) }
+    }
+    if arguments.has("--one-file-system") { command.append(Array("--one-file-system".utf8)) }
+    command.append(Array("--".utf8))
+    command += options.roots
+    let output = try SelfProcess.output(of: command)
+    do {
+      return try JSONDecoder().decode(Answer.self, from: output)
+    } catch {
+      throw UsageError("--compare: the engine \(engine.rawValue) gave no answer")
+    }
+  }
+}

@@ -1,0 +1,147 @@
+import Foundation
+import Testing
+
+@testable import OwnedOpsTool
+
+/// Owners that end, interruptions, kills: no process is left, nothing pending starts.
+@Suite(.timeLimit(.minutes(1)))
+struct RunEndTests {
+  private func quoted(_ line: String) -> String {
+    (try? JSONEncoder().encode(["sh", "-c", line])).map { String(decoding: $0, as: UTF8.self) } ?? ""
+  }
+
+  private func expectGone(_ name: String, _ count: Int, in directory: TemporaryDirectory) {
+    let processes = directory.processes(in: name)
+    #expect(processes.count == count)
+    for process in processes { #expect(!Processes.isRunning(process), "\(process) of \(name)") }
+  }
+
+  /// Writes down itself and a child, both deaf to SIGTERM, then does something, then waits for ever.
+  private func deafTree(then action: String) -> String {
+    "trap '' TERM; sleep 300 & echo $! > pids; echo $$ >> pids; \(action); wait; sleep 300"
+  }
+
+  @Test func anOwnerEndsWhenItsFileGoesWithItsWholeProcessTree() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("flag", "")
+    let json = """
+      {"owners":[{"name":"parent","endsWhen":{"fileRemoved":"flag"}},{"name":"child","parent":"parent","maxConcurrent":1}],
+       "jobs":[{"name":"tree","owner":"child","command":\(quoted(deafTree(then: "rm flag")))},
+               {"name":"pending","owner":"child","priority":"low","command":["touch","ran"]},
+               {"name":"other","command":["true"]}]}
+      """
+    let outcome = try await ToolBinary.run(["run", "-", "--grace", "100ms"], in: directory, input: json)
+    #expect(outcome.status == 1)
+    #expect(outcome.output.contains("cancelled tree: its owner parent ended: flag has gone"))
+    #expect(outcome.output.contains("cancelled pending: its owner parent ended: flag has gone"))
+    #expect(outcome.output.hasSuffix("1 succeeded, 0 failed, 2 cancelled\n"))
+    #expect(!directory.contains("ran"))
+    expectGone("pids", 2, in: directory)
+  }
+
+  @Test func anOwnerEndsWhenAProcessExits() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let watched = Process()
+    watched.executableURL = URL(fileURLWithPath: "/bin/sleep")
+    watched.arguments = ["300"]
+    try watched.run()
+    let json = """
+      {"owners":[{"name":"o","endsWhen":{"process":\(watched.processIdentifier)}}],
+       "jobs":[{"name":"a","owner":"o","command":\(quoted("kill -KILL \(watched.processIdentifier); sleep 300"))}]}
+      """
+    let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: json)
+    watched.waitUntilExit()
+    #expect(outcome.output.contains("cancelled a: its owner o ended: process \(watched.processIdentifier) has exited"))
+    // Now it has gone before the beginning.
+    let late = try await ToolBinary.run(["run", "-"], in: directory, input: json.replacingOccurrences(of: "sleep 300", with: "touch ran"))
+    #expect(late.status == 1)
+    #expect(late.output.hasSuffix("0 succeeded, 0 failed, 1 cancelled\n"))
+    #expect(!directory.contains("ran"))
+  }
+
+  @Test func anOwnerEndsAfterATime() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let json = """
+      {"owners":[{"name":"o","endsWhen":{"after":"50ms"}}],
+       "jobs":[{"name":"a","owner":"o","command":["sleep","300"]},{"name":"b","after":["a"],"command":["touch","ran"]}]}
+      """
+    let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: json)
+    #expect(outcome.status == 1)
+    #expect(outcome.output.contains("its owner o ended: 50.0 ms have passed"))
+    #expect(outcome.output.contains("cancelled b: a did not succeed"))
+    #expect(!directory.contains("ran"))
+  }
+
+  @Test func interruptingLeavesNoProcess() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let json = """
+      {"jobs":[{"name":"tree","command":\(quoted(deafTree(then: "kill -INT $PPID")))},
+               {"name":"pending","after":["tree"],"command":["touch","ran"]}]}
+      """
+    let outcome = try await ToolBinary.run(["run", "-", "--grace=100ms"], in: directory, input: json)
+    #expect(outcome.status == 130)
+    #expect(outcome.output.contains("cancelled tree: interrupted"))
+    #expect(outcome.output.hasSuffix("0 succeeded, 0 failed, 2 cancelled\n"))
+    #expect(!directory.contains("ran"))
+    expectGone("pids", 2, in: directory)
+  }
+
+  @Test func interruptingTwiceDoesNotWaitForTheGrace() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    // The second signal follows the SIGTERM that the first leads to.
+    let line = "trap 'kill -INT $PPID' TERM; echo $$ > pids; kill -INT $PPID; while :; do sleep 1; done"
+    let outcome = try await ToolBinary.run(
+      ["run", "-", "--grace=1h"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
+    #expect(outcome.status == 130)
+    expectGone("pids", 1, in: directory)
+  }
+
+  @Test func whatACommandLeavesRunningEndsWithIt() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    var line = "sleep 300 & echo $! > pids"
+    var count = 1
+    #if os(Linux)
+      // One that leaves the group, too.
+      line += "; setsid sh -c 'echo $$ >> pids; touch escaped; exec sleep 300' & while [ ! -e escaped ]; do :; done"
+      count = 2
+    #endif
+    let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
+    #expect(outcome.status == 0)
+    expectGone("pids", count, in: directory)
+  }
+
+  @Test func killingTheToolItselfLeavesNoProcess() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let line = deafTree(then: "kill -KILL $PPID")
+    let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
+    #expect(outcome.status == -SIGKILL)
+    // The guard needs a moment, however long the machine takes; the suite's limit ends a wait in vain.
+    while directory.processes(in: "pids").count < 2 || directory.processes(in: "pids").contains(where: Processes.isRunning) {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    expectGone("pids", 2, in: directory)
+  }
+
+  @Test func picturesOfARunShowCancellations() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let json = """
+      {"owners":[{"name":"o<1>"}],"jobs":[{"name":"bad","owner":"o<1>","command":["false"]},
+      {"name":"next","after":["bad"],"command":["true"]}]}
+      """
+    let outcome = try await ToolBinary.run(["run", "-", "--timeline=t.svg", "--trace=t.json"], in: directory, input: json)
+    #expect(outcome.status == 1)
+    let trace = try JSONSerialization.jsonObject(with: Data(directory.read("t.json").utf8)) as? [String: Any]
+    let outcomes = (trace?["traceEvents"] as? [[String: Any]] ?? []).compactMap { ($0["args"] as? [String: Any])?["outcome"] as? String }
+    #expect(outcomes == ["failed", "cancelled"])
+    #expect(directory.read("t.svg").contains("next, run: cancelled"))
+    #expect(directory.read("t.svg").contains("o&lt;1&gt;"))
+  }
+}

@@ -1,0 +1,279 @@
+import Foundation
+import Testing
+
+@testable import OwnedOpsTool
+
+@Suite(.timeLimit(.minutes(1)))
+struct RunTests {
+  /// Runs a graph given as JSON.
+  private func run(_ json: String, _ arguments: String..., in directory: TemporaryDirectory) async throws -> ToolBinary.Outcome {
+    try await ToolBinary.run(["run", "-"] + arguments, in: directory, input: json)
+  }
+
+  private func shell(_ name: String, _ line: String, _ more: String = "") -> String {
+    let command = (try? JSONEncoder().encode(["sh", "-c", line])).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    return "{\"name\":\"\(name)\",\"command\":\(command)\(more.isEmpty ? "" : "," + more)}"
+  }
+
+  private func lastLine(_ outcome: ToolBinary.Outcome) -> String { outcome.output.split(separator: "\n").last.map(String.init) ?? "" }
+
+  // MARK: Order and output
+
+  @Test func jobsRunAfterWhatTheyDependOnAndUrgentOnesFirst() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    func job(_ name: String, _ more: String) -> String { shell(name, "echo \(name) >> log", more) }
+    let jobs = [
+      job("last", #""after":["slow","urgent"],"priority":"veryHigh""#), job("slow", #""priority":"veryLow""#),
+      job("plain", #""priority":"normal""#),
+      job("urgent", #""priority":"high""#),
+    ]
+    let outcome = try await run("{\"jobs\":[\(jobs.joined(separator: ","))]}", "--jobs", "1", in: directory)
+    #expect(outcome.status == 0)
+    #expect(directory.read("log") == "urgent\nplain\nslow\nlast\n")
+    #expect(lastLine(outcome) == "4 succeeded, 0 failed, 0 cancelled")
+  }
+
+  @Test func outputIsShownWholeAndNeverInterleaved() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    // They write in turns: each waits for the other's line.
+    let lines = #"for i in 1 2 3 4 5; do echo "$0 $i"; echo x > $1; read x < $2; done; printf "$0 end""#
+    func job(_ name: String, _ out: String, _ into: String) -> String {
+      let flip = name == "left" ? lines : lines.replacingOccurrences(of: "echo x > $1; read x < $2", with: "read x < $2; echo x > $1")
+      let words = (try? JSONEncoder().encode(["sh", "-c", flip, name, out, into])).map { String(decoding: $0, as: UTF8.self) } ?? ""
+      return "{\"name\":\"\(name)\",\"command\":\(words)}"
+    }
+    mkfifo(directory.path + "/p", 0o600)
+    mkfifo(directory.path + "/q", 0o600)
+    let outcome = try await run("{\"jobs\":[\(job("left", "p", "q")),\(job("right", "q", "p"))]}", "--jobs", "2", in: directory)
+    #expect(outcome.status == 0)
+    for name in ["left", "right"] {
+      #expect(outcome.output.contains((1...5).map { "\(name) \($0)\n" }.joined() + "\(name) end\n"))
+    }
+  }
+
+  @Test func directoryEnvironmentAndRetriesAreHeeded() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("work/x", "")
+    let jobs = [
+      shell("where", "pwd; echo $COLOUR$HOME", #""directory":"work","environment":{"COLOUR":"blue","HOME":"/h"}"#),
+      shell("flaky", "echo try >> tries; [ $(wc -l < tries) -ge 3 ]", #""retries":2"#),
+      shell("hopeless", "echo try >> hopeless; exit 3", #""retries":1"#),
+    ]
+    let outcome = try await run("{\"jobs\":[\(jobs.joined(separator: ","))]}", "--keep-going", in: directory)
+    #expect(outcome.status == 1)
+    #expect(outcome.output.contains("/work\nblue/h\n"))
+    #expect(directory.read("tries") == "try\ntry\ntry\n")
+    #expect(directory.read("hopeless") == "try\ntry\n")
+    #expect(outcome.output.contains("failed hopeless: exit status 3, 2 attempts"))
+    #expect(lastLine(outcome) == "2 succeeded, 1 failed, 0 cancelled; failed: hopeless")
+  }
+
+  @Test func noMoreJobsOfAnOwnerRunThanItAllows() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let jobs = (0..<12).map { shell("j\($0)", "echo + >> log; sleep 0.02; echo - >> log", #""owner":"few""#) }
+    let json = "{\"owners\":[{\"name\":\"few\",\"maxConcurrent\":2}],\"jobs\":[\(jobs.joined(separator: ","))]}"
+    let outcome = try await run(json, "--jobs", "8", in: directory)
+    #expect(outcome.status == 0)
+    var running = 0
+    var most = 0
+    for line in directory.read("log").split(separator: "\n") {
+      running += line == "+" ? 1 : -1
+      most = max(most, running)
+    }
+    #expect(most == 2)
+    #expect(lastLine(outcome) == "12 succeeded, 0 failed, 0 cancelled")
+  }
+
+  // MARK: Failure
+
+  @Test func dependentsOfAFailedJobAreCancelledAndTheRestRunsIfAsked() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let jobs = [
+      shell("bad", "exit 7", #""priority":"high""#), shell("child", "touch child", #""after":["bad"]"#),
+      shell("grandchild", "touch grandchild", #""after":["child"]"#), shell("free", "touch free", #""priority":"low""#),
+    ]
+    let json = "{\"owners\":[{\"name\":\"few\",\"maxConcurrent\":1}],\"jobs\":[\(jobs.joined(separator: ","))]}"
+    let strict = try await run(json, "--jobs", "1", in: directory)
+    #expect(strict.status == 1)
+    #expect(strict.output.contains("failed bad: exit status 7"))
+    #expect(strict.output.contains("cancelled child: bad did not succeed"))
+    #expect(strict.output.contains("cancelled free: bad has failed"))
+    #expect(lastLine(strict) == "0 succeeded, 1 failed, 3 cancelled; failed: bad")
+    #expect(!directory.contains("free"))
+    let going = try await run(json, "--jobs", "1", "--keep-going", in: directory)
+    #expect(going.status == 1)
+    #expect(lastLine(going) == "1 succeeded, 1 failed, 2 cancelled; failed: bad")
+    #expect(directory.contains("free"))
+    #expect(!directory.contains("child") && !directory.contains("grandchild"))
+  }
+
+  @Test func aJobBehindAnOwnersLimitIsCancelledWithWhatItDependsOn() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let jobs = [
+      shell("bad", "exit 1"), shell("limited", "touch ran", #""after":["bad"],"owner":"one""#), shell("fine", "true", #""owner":"one""#),
+    ]
+    let json = "{\"owners\":[{\"name\":\"one\",\"maxConcurrent\":1}],\"jobs\":[\(jobs.joined(separator: ","))]}"
+    let outcome = try await run(json, "--keep-going", in: directory)
+    #expect(lastLine(outcome) == "1 succeeded, 1 failed, 1 cancelled; failed: bad")
+    #expect(!directory.contains("ran"))
+  }
+
+  @Test func aCommandThatCannotBeStartedIsAFailedJob() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("plain.txt", "")
+    let json = """
+      {"jobs":[{"name":"a","command":["no-such-command-here"]},{"name":"b","command":["true"],"directory":"nowhere"},
+      {"name":"c","command":["./plain.txt"]},{"name":"d","command":["no-such","x"],"environment":{"PATH":"/nowhere"}}]}
+      """
+    let outcome = try await run(json, "-k", in: directory)
+    #expect(outcome.status == 1)
+    #expect(outcome.output.contains("failed a: no such command: no-such-command-here"))
+    #expect(outcome.output.contains("failed b: can't enter directory nowhere: No such file or directory"))
+    #expect(outcome.output.contains("failed c: can't run ./plain.txt"))
+    #expect(outcome.output.contains("failed d: no such command: no-such"))
+    #expect(lastLine(outcome) == "0 succeeded, 4 failed, 0 cancelled; failed: a, b, c, d")
+  }
+
+  @Test func aTimeoutEndsTheWholeProcessTree() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let jobs = [
+      shell("slow", "sleep 300 & echo $! > pids; echo $$ >> pids; wait", #""timeout":"300ms""#),
+      shell("next", "true", #""after":["slow"]"#),
+    ]
+    let outcome = try await run("{\"jobs\":[\(jobs.joined(separator: ","))]}", in: directory)
+    #expect(outcome.status == 1)
+    #expect(outcome.output.contains("failed slow: timed out after 0.30 s"))
+    #expect(lastLine(outcome) == "0 succeeded, 1 failed, 1 cancelled; failed: slow")
+    for process in directory.processes(in: "pids") { #expect(!Processes.isRunning(process)) }
+  }
+
+  @Test func badInputIsRefusedBeforeAnythingRuns() async throws {
+    let run = #"{"name":"a","command":["touch","ran"]}"#
+    let cases: [(String, String)] = [
+      ("", "standard input: not JSON"),
+      ("{\"jobs\": [\n{]}", "line 2"),
+      ("[]", "the document is not an object"),
+      ("{}", "there is no \"jobs\""),
+      (#"{"jobs":[]}"#, "\"jobs\" is empty"),
+      ("{\"job\":[\(run)]}", "the document: unknown key \"job\"; did you mean \"jobs\"?"),
+      ("{\"jobs\":[\(run),{\"name\":\"b\",\"comand\":[\"true\"]}]}", "job \"b\": unknown key \"comand\"; did you mean \"command\"?"),
+      ("{\"jobs\":[\(run),{\"command\":[\"true\"]}]}", "job 2 has no \"name\""),
+      ("{\"jobs\":[\(run),{\"name\":\"b\"}]}", "job \"b\": there is no \"command\""),
+      ("{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[]}]}", "job \"b\": \"command\" is empty"),
+      ("{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[1]}]}", "job \"b\": \"command\" is not a list of texts"),
+      ("{\"jobs\":[\(run),\(run)]}", "two jobs are called \"a\""),
+      (
+        "{\"owners\":[{\"name\":\"site\"}],\"jobs\":[{\"name\":\"a\",\"owner\":\"sit\",\"command\":[\"true\"]}]}",
+        "job \"a\": there is no owner \"sit\"; did you mean \"site\"?"
+      ),
+      (
+        "{\"jobs\":[\(run),{\"name\":\"b\",\"after\":[\"aa\"],\"command\":[\"true\"]}]}",
+        "job \"b\": there is no job \"aa\" to come after; did you mean \"a\"?"
+      ),
+      (
+        "{\"jobs\":[\(run),{\"name\":\"b\",\"after\":[\"c\"],\"command\":[\"x\"]},{\"name\":\"c\",\"after\":[\"b\"],\"command\":[\"x\"]}]}",
+        "in a circle: b -> c -> b"
+      ),
+      ("{\"jobs\":[{\"name\":\"b\",\"after\":[\"b\"],\"command\":[\"x\"]}]}", "in a circle: b -> b"),
+      (
+        "{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[\"x\"],\"timeout\":\"soon\"}]}",
+        "job \"b\": \"timeout\": \"soon\" is not a duration"
+      ),
+      ("{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[\"x\"],\"timeout\":5}]}", "job \"b\": \"timeout\" is not a duration in quotes"),
+      ("{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[\"x\"],\"retries\":true}]}", "job \"b\": \"retries\" is not a whole number"),
+      ("{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[\"x\"],\"retries\":1.5}]}", "job \"b\": \"retries\" is not a whole number"),
+      ("{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[\"x\"],\"retries\":-1}]}", "job \"b\": \"retries\" is -1"),
+      ("{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[\"x\"],\"priority\":\"urgent\"}]}", "job \"b\": \"priority\" is \"urgent\""),
+      (
+        "{\"jobs\":[\(run),{\"name\":\"b\",\"command\":[\"x\"],\"environment\":{\"A\":1}}]}",
+        "job \"b\": \"environment\": \"A\" is not a text"
+      ),
+      ("{\"owners\":[{\"name\":\"o\",\"maxConcurrent\":0}],\"jobs\":[\(run)]}", "owner \"o\": \"maxConcurrent\" is 0"),
+      ("{\"owners\":[{\"name\":\"o\",\"parent\":\"p\"}],\"jobs\":[\(run)]}", "owner \"o\": there is no owner \"p\""),
+      (
+        "{\"owners\":[{\"name\":\"o\",\"parent\":\"p\"},{\"name\":\"p\",\"parent\":\"o\"}],\"jobs\":[\(run)]}",
+        "owners are each other's parents in a circle: o -> p -> o"
+      ),
+      ("{\"owners\":[{\"name\":\"o\"},{\"name\":\"o\"}],\"jobs\":[\(run)]}", "two owners are called \"o\""),
+      (
+        "{\"owners\":[{\"name\":\"o\",\"endsWhen\":{\"proces\":1}}],\"jobs\":[\(run)]}",
+        "owner \"o\": \"endsWhen\": unknown key \"proces\"; did you mean \"process\"?"
+      ),
+      ("{\"owners\":[{\"name\":\"o\",\"endsWhen\":{}}],\"jobs\":[\(run)]}", "owner \"o\": \"endsWhen\" wants one of"),
+      ("{\"owners\":[{\"name\":\"o\",\"endsWhen\":{\"process\":0}}],\"jobs\":[\(run)]}", "owner \"o\": \"process\" is 0"),
+    ]
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for (json, message) in cases {
+      try directory.write("jobs.json", json)
+      // The errors themselves are quick to ask for; one is asked of the executable, below.
+      #expect {
+        _ = try RunFile(Data(json.utf8), source: "standard input")
+      } throws: { error in
+        #expect("\(error)".contains(message), "\(json)\n\(error)")
+        return error is UsageError
+      }
+    }
+    let outcome = try await ToolBinary.run(["run", "jobs.json"], in: directory)
+    #expect(outcome.status == 2)
+    #expect(outcome.errors.hasPrefix("ownedops: jobs.json: owner \"o\": "))
+    #expect(!directory.contains("ran"))
+  }
+
+  // MARK: Logs
+
+  @Test func logsAreWrittenForEachJobAndAFullDiskIsReported() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("logs/x", "")
+    #if os(Linux)
+      #expect(symlink("/dev/full", directory.path + "/logs/full.log") == 0)
+    #endif
+    let jobs = [shell("full", "echo much"), shell("a/b .", "echo out; echo err >&2")]
+    let outcome = try await run("{\"jobs\":[\(jobs.joined(separator: ","))]}", "--log-dir", "logs", in: directory)
+    #expect(directory.read("logs/a%2fb%20..log") == "out\nerr\n")
+    #expect(outcome.output.contains("much\n"))
+    #expect(lastLine(outcome) == "2 succeeded, 0 failed, 0 cancelled")
+    #if os(Linux)
+      #expect(outcome.errors.contains("can't write the log of full to logs/full.log: No space left on device"))
+      #expect(outcome.status == 1)
+    #endif
+  }
+
+  @Test func logFileNamesAreDistinctAndShort() {
+    let names = ["a", "A", "a/b", "a%2fb", ".", "..", "é", String(repeating: "x", count: 300), String(repeating: "x", count: 301)]
+    let files = names.map(JobLogs.fileName)
+    #expect(Set(files).count == names.count)
+    #expect(files.allSatisfy { $0.utf8.count < 255 && !$0.contains("/") && !$0.hasPrefix(".") })
+  }
+
+  @Test func jobsRunToTheirEndWhenStandardOutputIsClosed() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("jobs.json", "{\"jobs\":[\(shell("a", "echo x; touch ran"))]}")
+    let outcome = try await ToolBinary.shell("\"$OWNEDOPS\" run jobs.json >&-", in: directory)
+    #expect(outcome.status == 1)
+    #expect(outcome.errors.contains("can't write to standard output"))
+    #expect(directory.contains("ran"))
+  }
+
+  @Test func aLargeGraphIsReadAndRunQuickly() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    var jobs = [shell("j0", "exit 1")]
+    for number in 1..<20_000 {
+      jobs.append("{\"name\":\"j\(number)\",\"after\":[\"j\(number - 1)\",\"j\(number / 2)\"],\"command\":[\"true\"]}")
+    }
+    let outcome = try await run("{\"jobs\":[\(jobs.joined(separator: ","))]}", "-q", in: directory)
+    #expect(outcome.status == 1)
+    #expect(lastLine(outcome) == "0 succeeded, 1 failed, 19,999 cancelled; failed: j0")
+  }
+}

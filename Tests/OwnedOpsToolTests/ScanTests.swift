@@ -1,0 +1,264 @@
+import Foundation
+import OwnedOperations
+import Testing
+
+@testable import OwnedOpsTool
+
+@Suite(.timeLimit(.minutes(1)))
+struct ScanTests {
+  private struct Answer: Decodable {
+    struct Group: Decodable, Equatable {
+      struct File: Decodable, Equatable {
+        let path: String
+        let base64: String?
+      }
+      let size: Int
+      let files: [File]
+    }
+    struct Run: Decodable {
+      let endedBy: String?
+      let jobs: JobCounts
+    }
+    struct Root: Decodable {
+      let files: Int
+      let duplicates: Int
+      let duplicateBytes: Int
+    }
+    let groups: [Group]
+    let counts: Census.Tally
+    let roots: [Root]
+    let run: Run
+
+    var paths: [[String]] { groups.map { $0.files.map(\.path) } }
+  }
+
+  private func scan(_ arguments: [String], in directory: TemporaryDirectory) async throws -> Answer {
+    let outcome = try await ToolBinary.run(["scan", "--json", "--quiet"] + arguments, in: directory)
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    return try JSONDecoder().decode(Answer.self, from: Data(outcome.output.utf8))
+  }
+
+  @Test func filesAreDuplicatesOnlyIfEveryByteIsTheSame() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    // Beyond the part that is fingerprinted: same size, same beginning, another last byte.
+    let same = Data(repeating: 7, count: 200_000)
+    var other = same
+    other[199_999] = 8
+    for (name, data) in [
+      ("a/one", same), ("b/two", same), ("c", same), ("d", other), ("e", other), ("f", Data("x".utf8)), ("g", Data("y".utf8)),
+    ] {
+      try directory.write(name, data)
+    }
+    let answer = try await scan([], in: directory)
+    #expect(answer.paths == [["./a/one", "./b/two", "./c"], ["./d", "./e"]])
+    #expect(answer.roots.first?.duplicates == 3)
+    #expect(answer.roots.first?.duplicateBytes == 600_000)
+    #expect(answer.roots.first?.files == 7)
+  }
+
+  @Test func linksLoopsAndSpecialFilesAreCountedOnceAndNotFollowed() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("a/file", "content")
+    try directory.write("a/empty", "")
+    try directory.write("b/empty", "")
+    #expect(link(directory.path + "/a/file", directory.path + "/b/linked") == 0)
+    #expect(symlink("..", directory.path + "/a/loop") == 0)
+    #expect(symlink("nowhere", directory.path + "/a/dangling") == 0)
+    #expect(mkfifo(directory.path + "/a/pipe", 0o600) == 0)
+    let answer = try await scan([".", "./a", "."], in: directory)
+    #expect(answer.groups.isEmpty)
+    #expect(answer.counts.files == 3)
+    #expect(answer.counts.bytes == 7)
+    #expect(answer.counts.directories == 3)
+    #expect(answer.counts.hardLinks == 1)
+    #expect(answer.counts.emptyFiles == 2)
+    #expect(answer.counts.symbolicLinks == 2)
+    #expect(answer.counts.specialFiles == 1)
+
+    let text = try await ToolBinary.run(["scan", "--empty"], in: directory)
+    #expect(text.output.contains("2 empty files\n  ./a/empty\n  ./b/empty\n"))
+  }
+
+  @Test func namesThatAreNotTextAreShownEscaped() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for name in [[0x61, 0xff, 0x0a], [0x62, 0xc3, 0xa9]] as [[UInt8]] {
+      let path = Array(directory.path.utf8) + [UInt8(ascii: "/")] + name + [0]
+      let descriptor = path.withUnsafeBytes { open($0.assumingMemoryBound(to: CChar.self).baseAddress!, O_WRONLY | O_CREAT, 0o600) }
+      try #require(descriptor >= 0)
+      #expect(write(descriptor, "same", 4) == 4)
+      close(descriptor)
+    }
+    let answer = try await scan([], in: directory)
+    #expect(answer.paths == [["./a\\xff\\n", "./bé"]])
+    #expect(answer.groups.first?.files.first?.base64 == Data(Array("./a".utf8) + [0xff, 0x0a]).base64EncodedString())
+    let text = try await ToolBinary.run(["scan"], in: directory)
+    #expect(text.output.contains("  ./a\\xff\\n\n  ./bé\n"))
+  }
+
+  @Test func pathsLongerThanTheSystemTakesAreRead() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    var descriptor = open(directory.path, O_RDONLY | O_DIRECTORY)
+    let component = String(repeating: "d", count: 200)
+    for _ in 0..<30 {
+      #expect(mkdirat(descriptor, component, 0o700) == 0)
+      let next = openat(descriptor, component, O_RDONLY | O_DIRECTORY)
+      close(descriptor)
+      try #require(next >= 0)
+      descriptor = next
+    }
+    for name in ["one", "two"] {
+      let file = openat(descriptor, name, O_WRONLY | O_CREAT, 0o600)
+      #expect(write(file, "same", 4) == 4)
+      close(file)
+    }
+    close(descriptor)
+    let answer = try await scan([], in: directory)
+    #expect(answer.groups.first?.files.count == 2)
+    #expect((answer.groups.first?.files.first?.path.utf8.count ?? 0) > 6000)
+    #expect(answer.counts.directories == 31)
+  }
+
+  @Test(.enabled(if: geteuid() != 0, "root can read everything"))
+  func whatCannotBeReadIsReportedAndNotFatal() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for name in ["locked/x", "a", "b", "secret"] { try directory.write(name, "same") }
+    chmod(directory.path + "/locked", 0)
+    chmod(directory.path + "/secret", 0)
+    let outcome = try await ToolBinary.run(["scan"], in: directory)
+    chmod(directory.path + "/locked", 0o700)
+    #expect(outcome.status == 0)
+    #expect(outcome.output.contains("  ./a\n  ./b\n"))
+    #expect(outcome.errors.contains("can't read ./locked: Permission denied"))
+    #expect(outcome.errors.contains("can't read ./secret: Permission denied"))
+  }
+
+  @Test func aFileThatVanishesOrChangesAfterItsListingIsNotFatal() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for name in ["gone", "grown", "a", "b"] { try directory.write(name, "same") }
+    let session = Self.session(directory) { OwnedEngine(root: $0, workers: 2) }
+    var isFirst = true
+    session.run { _ in
+      guard isFirst else { return }
+      isFirst = false
+      unlink(directory.path + "/gone")
+      try? directory.write("grown", "not the same")
+    }
+    let result = session.result
+    #expect(result.groups.map { $0.files.map { String(decoding: $0.name, as: UTF8.self) } } == [["a", "b"]])
+    #expect(result.tally.vanished == 1)
+    #expect(result.tally.changed == 1)
+  }
+
+  @Test func excludedEntriesAreLeftOut() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for name in ["a.txt", "b.txt", "c.o", "build/d.txt", "src/gen/e.txt", "src/build"] { try directory.write(name, "same") }
+    let answer = try await scan(["--exclude", "*.o", "-x", "build/", "--exclude=src/gen"], in: directory)
+    #expect(answer.paths == [["./a.txt", "./b.txt", "./src/build"]])
+    #expect(answer.counts.excluded == 3)
+  }
+
+  @Test func allEnginesGiveTheSameAnswer() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for number in 0..<300 { try directory.write("d\(number % 17)/e\(number % 5)/f\(number)", String(repeating: "x", count: number % 40)) }
+    let owned = try await scan([], in: directory)
+    #expect(owned.groups.count == 39)
+    for engine in ["operationqueue", "gcd"] {
+      let other = try await scan(["--engine", engine], in: directory)
+      #expect(other.groups == owned.groups)
+      #expect(other.counts == owned.counts)
+    }
+    let table = try await ToolBinary.run(["scan", "--compare", "--quiet"], in: directory)
+    #expect(table.status == 0)
+    #expect(table.output.contains("same answer from all: 39 groups"))
+    for engine in ["owned", "operationqueue", "gcd"] { #expect(table.output.contains("\n\(engine) ")) }
+  }
+
+  // MARK: Ends
+
+  @Test func noJobStartsAfterItsOwnerEndsAndTheCounterCanTell() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for number in 0..<200 { try directory.write("d\(number)/f", "content \(number % 9)") }
+
+    func counts<Engine: ScanEngine>(_ make: (OwnerLifetime) -> Engine) -> JobCounts {
+      let session = Self.session(directory, make)
+      var stages = 0
+      session.run { _ in
+        stages += 1
+        // All has been listed; nothing of the graph has been submitted.
+        if stages == 2 { session.end() }
+      }
+      return session.counts
+    }
+    let owned = counts { OwnedEngine(root: $0, workers: 2) }
+    #expect(owned.finished == 201)
+    #expect(owned.startedAfterEnd == 0)
+    #expect(owned.cancelled == owned.submitted - 201)
+    #expect(owned.cancelled > 400)
+    // The same on GCD, where every closure is called, to find that its owner has gone.
+    let dispatch = counts { DispatchEngine(root: $0, workers: 2) }
+    #expect(dispatch.submitted == owned.submitted)
+    #expect(dispatch.startedAfterEnd == owned.cancelled)
+  }
+
+  @Test func theBudgetEndsTheOwnersAtWork() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    // Minutes of comparing.
+    for name in ["a", "b", "c"] { try directory.writeSparse(name, size: 1 << 40) }
+    let outcome = try await ToolBinary.run(["scan", "--budget", "100ms", "--jobs", "1"], in: directory)
+    #expect(outcome.status == 0)
+    #expect(outcome.output.contains("the budget of 0.10 s is used up: the owners at work ended"))
+    #expect(outcome.output.contains("3 files in 1 directory"))
+    #expect(outcome.output.contains(" 0 started after the end"))
+    // At least the summary, which waits for the comparison, never began.
+    let answer = try await scan(["--budget", "100ms", "--jobs", "1"], in: directory)
+    #expect(answer.run.endedBy == "the budget of 0.10 s is used up")
+    #expect(answer.run.jobs.startedAfterEnd == 0)
+    #expect(answer.run.jobs.cancelled >= 1)
+    #expect(answer.run.jobs.cancelled == answer.run.jobs.pendingAtEnd)
+  }
+
+  @Test func interruptingPrintsWhatWasFound() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for name in ["a", "b", "c"] { try directory.writeSparse(name, size: 1 << 40) }
+    for name in ["small/a", "small/b"] { try directory.write(name, "same") }
+    // Interrupted when the second stage has been announced, in the midst of comparing.
+    let line = """
+      mkfifo ../$$.pipe; "$OWNEDOPS" scan 2>../$$.pipe & tool=$!
+      while read -r stage; do case "$stage" in *compared*) kill -INT $tool;; esac; done <../$$.pipe
+      wait $tool; status=$?; rm ../$$.pipe; exit $status
+      """
+    let outcome = try await ToolBinary.shell(line, in: directory)
+    #expect(outcome.status == 130)
+    #expect(outcome.output.contains("interrupted: the owners at work ended"))
+    #expect(outcome.output.contains(" 0 started after the end"))
+  }
+
+  // MARK: Harness
+
+  private struct Harness<Engine: ScanEngine> {
+    let scan: ScanSession<Engine>
+    let roots: [DirectoryNode]
+
+    func run(_ announce: (String) -> Void) { scan.run(roots: roots, announce: announce) }
+    func end() { scan.end() }
+    var counts: JobCounts { scan.meter.counts }
+    var result: ScanResult { scan.result(roots: roots, engineName: "", seconds: 0) }
+  }
+
+  private static func session<Engine: ScanEngine>(_ directory: TemporaryDirectory, _ make: (OwnerLifetime) -> Engine) -> Harness<Engine> {
+    let lifetime = OwnerLifetime(name: "test")
+    let root = DirectoryNode(root: Array(directory.path.utf8), lifetime: lifetime)
+    return Harness(scan: ScanSession(make(lifetime), ScanOptions(), recorder: nil), roots: [root])
+  }
+}
