@@ -56,17 +56,21 @@ extension OwnerScopedQueue: OperationScheduler {
       case .refused(let error):
         refusal = error
       case .ready:
-        ready.append(state.operations.insert(operation, slot: slot(for: operation, in: stage)))
+        let slot = slot(for: operation, in: stage)
+        stage.addBlocked(slot)
+        ready.append(state.operations.insert(operation, slot: slot))
         attached += 1
       case .blocked:
-        _ = state.operations.insert(operation, slot: slot(for: operation, in: stage))
+        let slot = slot(for: operation, in: stage)
+        stage.addBlocked(slot)
+        _ = state.operations.insert(operation, slot: slot)
         attached += 1
       }
       if refusal != nil { break }
     }
     if let refusal {
       for operation in operations.prefix(attached) {
-        _ = state.operations.remove(operation)
+        if let entry = state.operations.remove(operation) { stage.finish(entry.slot) }
         operation.detach()
       }
       lock.unlock()
@@ -74,10 +78,6 @@ extension OwnerScopedQueue: OperationScheduler {
     }
     state.statistics.enqueued += attached
     state.unfinished += attached
-    for operation in operations {
-      guard let place = state.operations.place(of: operation) else { continue }
-      stage.addBlocked(state.operations[place].slot)
-    }
     for place in ready { makeReady(place) }
     unlockAndFollowUp()
     return nil
