@@ -215,4 +215,29 @@ import Testing
     for _ in 0..<100 { #expect(ran.wait(timeout: .now() + 60) == .success) }
     _ = seen
   }
+
+  /// Places of finished operations are given up while others are being added: the ones added just before move.
+  @Test func operationsAddedWhilePlacesAreGivenUpAllRun() throws {
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let lifetime = OwnerLifetime()
+    let first = (0..<63).map { _ in queue.addOperation(lifetime: lifetime) {} }
+    for operation in first.dropLast(10) { operation.cancel() }
+    let ran = Counter()
+    try queue.enqueue((0..<10).map { _ in OwnedBlockOperation(lifetime: lifetime) { ran.add() } })
+    queue.isSuspended = false
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(ran.value == 10)
+    #expect(queue.statistics.succeeded == 20)
+  }
+
+  /// Records of owners without work are given up while others are being made.
+  @Test func operationsOfManyOwnersAddedAtOnceAllRun() throws {
+    let queue = OwnerScopedQueue()
+    let ran = Counter()
+    let owners = (0..<500).map { _ in OwnerLifetime() }
+    try queue.enqueue(owners.map { OwnedBlockOperation(lifetime: $0) { ran.add() } })
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(withExtendedLifetime(owners) { ran.value } == 500)
+  }
 }

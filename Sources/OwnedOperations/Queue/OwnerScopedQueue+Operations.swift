@@ -50,7 +50,7 @@ extension OwnerScopedQueue: OperationScheduler {
     let stage = state.stages[state.stages.count - 1]
     var attached = 0
     var refusal: OwnerScopedQueueError?
-    var ready: [Int] = []
+    var ready: [OwnedOperation] = []
     for operation in operations {
       switch operation.attach(to: self) {
       case .refused(let error):
@@ -58,12 +58,13 @@ extension OwnerScopedQueue: OperationScheduler {
       case .ready:
         let slot = slot(for: operation, in: stage)
         stage.addBlocked(slot)
-        ready.append(state.operations.insert(operation, slot: slot))
+        state.operations.insert(operation, slot: slot)
+        ready.append(operation)
         attached += 1
       case .blocked:
         let slot = slot(for: operation, in: stage)
         stage.addBlocked(slot)
-        _ = state.operations.insert(operation, slot: slot)
+        state.operations.insert(operation, slot: slot)
         attached += 1
       }
       if refusal != nil { break }
@@ -78,7 +79,10 @@ extension OwnerScopedQueue: OperationScheduler {
     }
     state.statistics.enqueued += attached
     state.unfinished += attached
-    for place in ready { makeReady(place) }
+    // Their places are looked up only now: each insertion may have moved those before it.
+    for operation in ready {
+      if let place = state.operations.place(of: operation) { makeReady(place) }
+    }
     unlockAndFollowUp()
     return nil
   }
