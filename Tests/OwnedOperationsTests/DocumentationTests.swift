@@ -44,6 +44,8 @@ import Testing
     ReadmeExamples.owners()
     ReadmeExamples.trees()
     ReadmeExamples.notifications()
+    try ReadmeExamples.hooks(session: OwnerLifetime(), upload: OwnerLifetime())
+    ReadmeExamples.deinitHooks(connection: Screen())
     ReadmeExamples.anyObject()
     let screen = Screen()
     ReadmeExamples.plainGCD(screen: screen)

@@ -30,6 +30,19 @@ enum ReadmeExamples {
     print(upload.isAlive, upload.endReason!)  // false its parent owner#… ended
   }
 
+  static func hooks(session: OwnerLifetime, upload: OwnerLifetime) throws {
+    let hook = session.onEnd { _ in print("never printed") }
+    hook.cancel()
+    try upload.setParent(nil)  // throws OwnerLifetimeError, and names the owners, if the parents would form a cycle
+  }
+
+  static func deinitHooks(connection: Screen) {
+    let hook = onDeinit(of: connection) { _, hook in print("hook", hook.identifier) }
+    hook.cancel()
+    cancelDeinitHooks(of: connection)
+    print(DeinitHook.mechanism)
+  }
+
   static func notifications() {
     let lifetime = OwnerLifetime()
     lifetime.postsDidEndNotification = true
@@ -53,6 +66,8 @@ enum ReadmeExamples {
   static func plainGCD(screen: Screen) {
     DispatchQueue.global().async(owner: screen) { screen in screen.refresh() }
     DispatchQueue.global().asyncAfter(deadline: .now() + 3600, owner: screen) { screen in screen.refresh() }
+    DispatchQueue.global().async(lifetime: screen.lifetime) { print("the screen is there") }
+    DispatchQueue.global().asyncAfter(deadline: .now() + 3600, lifetime: screen.lifetime) { print("still there") }
   }
 
   static func operations(lifetime: OwnerLifetime, load: @escaping @Sendable () throws -> Void, render: @escaping @Sendable () -> Void) {
