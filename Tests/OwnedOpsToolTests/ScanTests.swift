@@ -209,22 +209,53 @@ struct ScanTests {
     #expect(dispatch.startedAfterEnd == owned.cancelled)
   }
 
-  @Test func theBudgetEndsTheOwnersAtWork() async throws {
+  @Test func theOwnersEndInTheMidstOfAComparison() throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
     // Minutes of comparing.
     for name in ["a", "b", "c"] { try directory.writeSparse(name, size: 1 << 40) }
+    let comparison = DispatchSemaphore(value: 0)
+    let end = DispatchSemaphore(value: 0)
+    // After the listing and the fingerprints of all three comes the comparison.
+    let session = Self.session(directory, { OwnedEngine(root: $0, workers: 1) }) { begun in
+      guard begun == 3 else { return }
+      comparison.signal()
+      end.wait()
+    }
+    let ender = Thread {
+      comparison.wait()
+      session.end()
+      end.signal()
+    }
+    ender.start()
+    session.run { _ in }
+    let counts = session.counts
+    #expect(counts.submitted == 4)
+    #expect(counts.finished == 2)
+    // The summary, which waits for the comparison, never began.
+    #expect(counts.pendingAtEnd == 1)
+    #expect(counts.cancelled == 1)
+    #expect(counts.startedAfterEnd == 0)
+    let result = session.result
+    #expect(result.endedEarly)
+    #expect(result.tally.files == 3)
+    #expect(result.groups.isEmpty)
+  }
+
+  @Test func theBudgetEndsTheOwnersAtWork() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    // Minutes of comparing. Whether the end comes then or sooner is the machine's affair, and nothing here depends on it.
+    for name in ["a", "b", "c"] { try directory.writeSparse(name, size: 1 << 40) }
     let outcome = try await ToolBinary.run(["scan", "--budget", "100ms", "--jobs", "1"], in: directory)
     #expect(outcome.status == 0)
     #expect(outcome.output.contains("the budget of 0.10 s is used up: the owners at work ended"))
-    #expect(outcome.output.contains("3 files in 1 directory"))
     #expect(outcome.output.contains(" 0 started after the end"))
-    // At least the summary, which waits for the comparison, never began.
+    #expect(outcome.output.contains("0 groups of duplicates"))
     let answer = try await scan(["--budget", "100ms", "--jobs", "1"], in: directory)
     #expect(answer.run.endedBy == "the budget of 0.10 s is used up")
     #expect(answer.run.jobs.startedAfterEnd == 0)
-    #expect(answer.run.jobs.cancelled >= 1)
-    #expect(answer.run.jobs.cancelled == answer.run.jobs.pendingAtEnd)
+    #expect(answer.groups.isEmpty)
   }
 
   @Test func interruptingPrintsWhatWasFound() async throws {
@@ -246,7 +277,7 @@ struct ScanTests {
 
   // MARK: Harness
 
-  private struct Harness<Engine: ScanEngine> {
+  private struct Harness<Engine: ScanEngine>: Sendable {
     let scan: ScanSession<Engine>
     let roots: [DirectoryNode]
 
@@ -256,9 +287,11 @@ struct ScanTests {
     var result: ScanResult { scan.result(roots: roots, engineName: "", seconds: 0) }
   }
 
-  private static func session<Engine: ScanEngine>(_ directory: TemporaryDirectory, _ make: (OwnerLifetime) -> Engine) -> Harness<Engine> {
+  private static func session<Engine: ScanEngine>(
+    _ directory: TemporaryDirectory, _ make: (OwnerLifetime) -> Engine, didBegin: (@Sendable (Int) -> Void)? = nil
+  ) -> Harness<Engine> {
     let lifetime = OwnerLifetime(name: "test")
     let root = DirectoryNode(root: Array(directory.path.utf8), lifetime: lifetime)
-    return Harness(scan: ScanSession(make(lifetime), ScanOptions(), recorder: nil), roots: [root])
+    return Harness(scan: ScanSession(make(lifetime), ScanOptions(), recorder: nil, didBegin: didBegin), roots: [root])
   }
 }

@@ -9,22 +9,26 @@ final class JobMeter: Sendable {
   private let begunCount = Atomic<Int>(0)
   private let completedCount = Atomic<Int>(0)
   private let lateCount = Atomic<Int>(0)
-  private let lateCompletedCount = Atomic<Int>(0)
   /// Set before the owners end: work that runs should stop.
   private let isEnding = Atomic<Bool>(false)
   /// When the owners' end was complete, in nanoseconds; 0 if they live.
   private let endStamp = Atomic<UInt64>(0)
   private let pendingAtEnd = Atomic<Int>(0)
   private let processorTimeAtEnd = Guarded(0.0)
+  /// For tests: told, by a job that has just been counted as begun, how many have been.
+  private let didBegin: (@Sendable (Int) -> Void)?
+
+  init(didBegin: (@Sendable (Int) -> Void)? = nil) { self.didBegin = didBegin }
 
   var shouldStop: Bool { isEnding.load(ordering: .relaxed) }
 
   func submit(_ count: Int) { submittedCount.add(count, ordering: .relaxed) }
 
   func begin() {
-    begunCount.add(1, ordering: .relaxed)
+    let begun = begunCount.add(1, ordering: .relaxed).newValue
     let stamp = endStamp.load(ordering: .acquiring)
     if stamp != 0, DispatchTime.now().uptimeNanoseconds > stamp { lateCount.add(1, ordering: .relaxed) }
+    didBegin?(begun)
   }
 
   func complete() {

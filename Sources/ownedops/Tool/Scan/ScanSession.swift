@@ -20,12 +20,13 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
   private let fingerprinted = Atomic<Int>(0)
 
   let census: Census
-  let meter = JobMeter()
+  let meter: JobMeter
 
-  init(_ engine: Engine, _ options: ScanOptions, recorder: JobRecorder?) {
+  init(_ engine: Engine, _ options: ScanOptions, recorder: JobRecorder?, didBegin: (@Sendable (Int) -> Void)? = nil) {
     self.engine = engine
     self.options = options
     self.recorder = recorder
+    meter = JobMeter(didBegin: didBegin)
     census = Census()
     listing = Listing(settings: options.listing, census: census)
   }
