@@ -1,5 +1,6 @@
 import Foundation
 import OwnedOperations
+import Synchronization
 import Testing
 
 @testable import OwnedOpsTool
@@ -201,12 +202,71 @@ struct ScanTests {
     let owned = counts { OwnedEngine(root: $0, workers: 2) }
     #expect(owned.finished == 201)
     #expect(owned.startedAfterEnd == 0)
+    #expect(owned.underWayAtEnd == 0)
     #expect(owned.cancelled == owned.submitted - 201)
     #expect(owned.cancelled > 400)
     // The same on GCD, where every closure is called, to find that its owner has gone.
     let dispatch = counts { DispatchEngine(root: $0, workers: 2) }
     #expect(dispatch.submitted == owned.submitted)
-    #expect(dispatch.startedAfterEnd == owned.cancelled)
+    // Nothing ran at the end, so that the first of each of two places could have been under way, and no more.
+    #expect(dispatch.underWayAtEnd == 2)
+    #expect(dispatch.startedAfterEnd == owned.cancelled - 2)
+  }
+
+  @Test func aStartUnderWayAtTheEndIsToldFromOneAfterIt() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for number in 0..<40 { try directory.write("d\(number)/f", "content \(number % 9)") }
+
+    /// The third job is held between the decision to start it and its body, until the owners have ended.
+    func counts<Engine: ScanEngine>(_ make: (OwnerLifetime) -> Engine) -> JobCounts {
+      let isUnderWay = DispatchSemaphore(value: 0)
+      let hasEnded = DispatchSemaphore(value: 0)
+      let started = Atomic<Int>(0)
+      let gated = { (root: OwnerLifetime) in
+        GatedEngine(make(root)) {
+          guard started.add(1, ordering: .relaxed).newValue == 3 else { return }
+          isUnderWay.signal()
+          hasEnded.wait()
+        }
+      }
+      let session = Self.session(directory, gated)
+      let ender = Thread {
+        isUnderWay.wait()
+        session.end()
+        hasEnded.signal()
+      }
+      ender.start()
+      session.run { _ in }
+      return session.counts
+    }
+    let owned = counts { OwnedEngine(root: $0, workers: 1) }
+    #expect(owned.submitted > 3)
+    #expect(owned.finished == 2)
+    #expect(owned.underWayAtEnd == 1)
+    #expect(owned.startedAfterEnd == 0)
+    #expect(owned.cancelled == owned.submitted - 3)
+    // On GCD the others follow, and are not excused.
+    let dispatch = counts { DispatchEngine(root: $0, workers: 1) }
+    #expect(dispatch.finished == 2)
+    #expect(dispatch.underWayAtEnd == 1)
+    #expect(dispatch.startedAfterEnd == dispatch.submitted - 3)
+    #expect(dispatch.startedAfterEnd > 30)
+    #expect(dispatch.cancelled == 0)
+  }
+
+  @Test func withEveryPlaceAtWorkNoLateBodyPassesForUnderWay() {
+    let meter = JobMeter(places: 2)
+    meter.submit(5)
+    for _ in 0..<2 { #expect(!meter.begin()) }
+    #expect(meter.end {})
+    for _ in 0..<2 {
+      meter.returned(late: false)
+      #expect(meter.begin())
+    }
+    #expect(meter.counts.underWayAtEnd == 0)
+    #expect(meter.counts.startedAfterEnd == 2)
+    #expect(meter.counts.cancelled == 1)
   }
 
   @Test func theOwnersEndInTheMidstOfAComparison() throws {
@@ -217,11 +277,12 @@ struct ScanTests {
     let comparison = DispatchSemaphore(value: 0)
     let end = DispatchSemaphore(value: 0)
     // After the listing and the fingerprints of all three comes the comparison.
-    let session = Self.session(directory, { OwnedEngine(root: $0, workers: 1) }) { begun in
+    let whenBegun: @Sendable (Int) -> Void = { begun in
       guard begun == 3 else { return }
       comparison.signal()
       end.wait()
     }
+    let session = Self.session(directory, { OwnedEngine(root: $0, workers: 1) }, didBegin: whenBegun)
     let ender = Thread {
       comparison.wait()
       session.end()
@@ -234,6 +295,7 @@ struct ScanTests {
     #expect(counts.finished == 2)
     // The summary, which waits for the comparison, never began.
     #expect(counts.pendingAtEnd == 1)
+    #expect(counts.underWayAtEnd == 0)
     #expect(counts.cancelled == 1)
     #expect(counts.startedAfterEnd == 0)
     let result = session.result
@@ -294,4 +356,29 @@ struct ScanTests {
     let root = DirectoryNode(root: Array(directory.path.utf8), lifetime: lifetime)
     return Harness(scan: ScanSession(make(lifetime), ScanOptions(), recorder: nil, didBegin: didBegin), roots: [root])
   }
+}
+
+/// Another engine, with a gate between the decision to start a job and its body.
+private final class GatedEngine<Base: ScanEngine>: ScanEngine {
+  private let base: Base
+  private let gate: @Sendable () -> Void
+
+  init(_ base: Base, gate: @escaping @Sendable () -> Void) {
+    self.base = base
+    self.gate = gate
+  }
+
+  var workers: Int { base.workers }
+
+  func makeJob(owner: DirectoryNode, priority: Operation.QueuePriority, _ body: @escaping @Sendable () -> Void) -> Base.Job {
+    base.makeJob(owner: owner, priority: priority) { [gate] in
+      gate()
+      body()
+    }
+  }
+
+  func add(dependency: Base.Job, to job: Base.Job) { base.add(dependency: dependency, to: job) }
+  func submit(_ jobs: [Base.Job]) { base.submit(jobs) }
+  func waitUntilFinished() { base.waitUntilFinished() }
+  func end() { base.end() }
 }

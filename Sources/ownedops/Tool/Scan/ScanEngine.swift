@@ -5,6 +5,8 @@ import OwnedOperations
 protocol ScanEngine: Sendable {
   associatedtype Job: Sendable
 
+  /// How many jobs run at a time, at most.
+  var workers: Int { get }
   /// - Parameter body: returns when the job is done; asks itself whether it should stop early.
   func makeJob(owner: DirectoryNode, priority: Operation.QueuePriority, _ body: @escaping @Sendable () -> Void) -> Job
   /// Before either is submitted.
@@ -20,9 +22,11 @@ protocol ScanEngine: Sendable {
 final class OwnedEngine: ScanEngine {
   private let queue: OwnerScopedQueue
   private let root: OwnerLifetime
+  let workers: Int
 
   init(root: OwnerLifetime, workers: Int) {
     self.root = root
+    self.workers = workers
     queue = OwnerScopedQueue(name: "ownedops.scan", maxConcurrentOperationCount: workers)
   }
 
@@ -53,9 +57,11 @@ final class FoundationEngine: ScanEngine, @unchecked Sendable {  // `queue` may 
   /// Foundation's operations refer to their dependents without keeping them, and on Linux an operation that finishes while others are being cancelled looks at
   /// dependents that have been freed. So they are kept for as long as the engine is there.
   private let kept = Guarded<[BlockOperation]>([])
+  let workers: Int
 
   init(root: OwnerLifetime, workers: Int) {
     self.root = root
+    self.workers = workers
     queue.maxConcurrentOperationCount = workers
   }
 
@@ -109,7 +115,7 @@ final class DispatchEngine: ScanEngine {
   private let queue = DispatchQueue(label: "ownedops.scan.gcd", attributes: .concurrent)
   private let group = DispatchGroup()
   private let ready = Guarded(Ready())
-  private let workers: Int
+  let workers: Int
   private let root: OwnerLifetime
 
   init(root: OwnerLifetime, workers: Int) {

@@ -81,13 +81,14 @@ struct ScanResult {
   }
 
   private func endText(_ reason: String) -> String {
-    """
-    \(reason): the owners at work ended, what is above is what was found by then
-    jobs: \(Shown.count(jobs.finished)) finished, \(Shown.count(jobs.pendingAtEnd)) pending at the end, \
-    \(Shown.count(jobs.cancelled)) cancelled, \(Shown.count(jobs.startedAfterEnd)) started after the end; \
-    all quiet \(Shown.seconds(jobs.secondsAfterEnd)) later
+    let underWay = jobs.underWayAtEnd > 0 ? " (\(Shown.count(jobs.underWayAtEnd)) under way)" : ""
+    return """
+      \(reason): the owners at work ended, what is above is what was found by then
+      jobs: \(Shown.count(jobs.finished)) finished, \(Shown.count(jobs.pendingAtEnd)) pending at the end, \
+      \(Shown.count(jobs.cancelled)) cancelled, \(Shown.count(jobs.startedAfterEnd)) started after the end\(underWay); \
+      all quiet \(Shown.seconds(jobs.secondsAfterEnd)) later
 
-    """
+      """
   }
 
   private func noteProblems(_ console: Console) {

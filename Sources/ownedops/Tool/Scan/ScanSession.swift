@@ -26,7 +26,7 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
     self.engine = engine
     self.options = options
     self.recorder = recorder
-    meter = JobMeter(didBegin: didBegin)
+    meter = JobMeter(places: engine.workers, didBegin: didBegin)
     census = Census()
     listing = Listing(settings: options.listing, census: census)
   }
@@ -59,7 +59,8 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
     _ kind: String, _ owner: DirectoryNode, priority: Operation.QueuePriority, _ body: @escaping @Sendable () -> Void
   ) -> Engine.Job {
     engine.makeJob(owner: owner, priority: priority) { [meter, recorder] in
-      meter.begin()
+      let isLate = meter.begin()
+      defer { meter.returned(late: isLate) }
       // What has been begun too late, on an engine that does that, at least does nothing.
       guard !meter.shouldStop else { return }
       let mark = recorder?.begin()
