@@ -74,7 +74,14 @@ struct RunTests {
   @Test func noMoreJobsOfAnOwnerRunThanItAllows() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    let jobs = (0..<12).map { shell("j\($0)", "echo + >> log; sleep 0.02; echo - >> log", #""owner":"few""#) }
+    // Neighbours meet, so that two do run at a time, however slow the machine.
+    let jobs = (0..<12).map { place in
+      let meeting = place % 2 == 0 ? "echo x > p\(place); read x < q\(place)" : "read x < p\(place - 1); echo x > q\(place - 1)"
+      return shell("j\(place)", "echo + >> log; \(meeting); echo - >> log", #""owner":"few""#)
+    }
+    for place in stride(from: 0, to: 12, by: 2) {
+      for name in ["p", "q"] { #expect(mkfifo("\(directory.path)/\(name)\(place)", 0o600) == 0) }
+    }
     let json = "{\"owners\":[{\"name\":\"few\",\"maxConcurrent\":2}],\"jobs\":[\(jobs.joined(separator: ","))]}"
     let outcome = try await run(json, "--jobs", "8", in: directory)
     #expect(outcome.status == 0)

@@ -18,6 +18,11 @@ enum ToolBinary {
     return URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().appendingPathComponent("ownedops")
   }()
 
+  /// What the executable is given: ours, with changes.
+  static func environment(_ changes: [String: String]) -> [String: String] {
+    ProcessInfo.processInfo.environment.merging(changes) { $1 }
+  }
+
   static func run(
     _ arguments: [String], in directory: TemporaryDirectory, input: String? = nil, environment: [String: String] = [:]
   ) async throws -> Outcome {
@@ -38,7 +43,7 @@ enum ToolBinary {
     process.executableURL = program
     process.arguments = arguments
     process.currentDirectoryURL = URL(fileURLWithPath: directory.path)
-    process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+    process.environment = Self.environment(environment)
     try files.write("in", input ?? "")
     try files.write("out", "")
     try files.write("err", "")
@@ -101,6 +106,30 @@ final class TemporaryDirectory: Sendable {
 
   /// The processes whose numbers stand in a file.
   func processes(in name: String) -> [pid_t] { read(name).split(whereSeparator: \.isWhitespace).compactMap { pid_t($0) } }
+}
+
+/// A named pipe that a test listens to while processes hold its other end.
+struct ListeningPipe {
+  private let descriptor: Int32
+
+  init(_ name: String, in directory: TemporaryDirectory) throws {
+    let path = directory.path + "/" + name
+    guard mkfifo(path, 0o600) == 0 else { throw CocoaError(.fileWriteUnknown) }
+    // Opened without waiting for a writer, read with.
+    descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+    guard descriptor >= 0 else { throw CocoaError(.fileNoSuchFile) }
+    _ = fcntl(descriptor, F_SETFL, 0)
+  }
+
+  /// All that comes until no process holds the other end any more. Call it once, when one has opened it.
+  func readToEnd() async -> String {
+    await withCheckedContinuation { continuation in
+      Thread.detachNewThread { [descriptor] in
+        let data = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true).readDataToEndOfFile()
+        continuation.resume(returning: String(decoding: data, as: UTF8.self))
+      }
+    }
+  }
 }
 
 enum Processes {

@@ -59,10 +59,11 @@ enum ScanCommand {
 
 /// Shows a line ten times a second.
 final class ProgressLine: Sendable {
+  private let queue = DispatchQueue(label: "ownedops.progress")
   private let timer: Guarded<any DispatchSourceTimer>
 
   init(_ line: @escaping @Sendable () -> String) {
-    let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "ownedops.progress"))
+    let timer = DispatchSource.makeTimerSource(queue: queue)
     self.timer = Guarded(timer)
     timer.schedule(deadline: .now() + 0.1, repeating: 0.1)
     timer.setEventHandler { Console.shared.progress(line()) }
@@ -70,7 +71,10 @@ final class ProgressLine: Sendable {
   }
 
   func stop() {
-    timer.withLock { $0.cancel() }
-    Console.shared.clearProgress()
+    // On the queue, so that a line that is being written comes before the line is wiped out, and none after.
+    queue.sync {
+      timer.withLock { $0.cancel() }
+      Console.shared.clearProgress()
+    }
   }
 }
