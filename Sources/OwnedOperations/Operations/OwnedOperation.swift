@@ -46,11 +46,13 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// Makes an operation for the owner with this lifetime. If the owner has ended, the operation is cancelled and finished when this returns, and will
   /// never run.
   public init(lifetime: OwnerLifetime) {
-    self.lifetime = lifetime
+    // `self.lifetime` keeps it from here to the deinit; counting further references would take a tenth of the time that all of this does.
+    let unretained = Unmanaged.passUnretained(lifetime)
     word = Atomic(StateWord.initial.rawValue)
     lock = Lock(seed: lifetime.id.rawValue)
+    self.lifetime = lifetime
     super.init()
-    if !lifetime.join(self) { finishForEndedOwner() }
+    if !unretained._withUnsafeGuaranteedRef({ $0.join(self) }) { finishForEndedOwner() }
   }
 
   /// Makes an operation for an owner that holds a token.
@@ -59,7 +61,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   }
 
   deinit {
-    if !load().isFinished { lifetime.leave(self) }
+    if !load().isFinished { Unmanaged.passUnretained(lifetime)._withUnsafeGuaranteedRef { $0.leave(self) } }
     if let dependencyCell { ChainRelease.release(dependencyCell) }
     guard let extras else { return }
     extras.observers?.endAll()
