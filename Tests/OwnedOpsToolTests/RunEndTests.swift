@@ -43,17 +43,14 @@ struct RunEndTests {
   @Test func anOwnerEndsWhenAProcessExits() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    let watched = Process()
-    watched.executableURL = URL(fileURLWithPath: "/bin/sleep")
-    watched.arguments = ["300"]
-    try watched.run()
+    let watched = try Child(["sleep", "300"], in: directory)
     let json = """
-      {"owners":[{"name":"o","endsWhen":{"process":\(watched.processIdentifier)}}],
-       "jobs":[{"name":"a","owner":"o","command":\(quoted("kill -KILL \(watched.processIdentifier); sleep 300"))}]}
+      {"owners":[{"name":"o","endsWhen":{"process":\(watched.identifier)}}],
+       "jobs":[{"name":"a","owner":"o","command":\(quoted("kill -KILL \(watched.identifier); sleep 300"))}]}
       """
     let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: json)
-    watched.waitUntilExit()
-    #expect(outcome.output.contains("cancelled a: its owner o ended: process \(watched.processIdentifier) has exited"))
+    #expect(watched.waitForStatus() == -SIGKILL)
+    #expect(outcome.output.contains("cancelled a: its owner o ended: process \(watched.identifier) has exited"))
     // Now it has gone before the beginning.
     let late = try await ToolBinary.run(["run", "-"], in: directory, input: json.replacingOccurrences(of: "sleep 300", with: "touch ran"))
     #expect(late.status == 1)

@@ -75,12 +75,14 @@ private enum Terminal {
     ) -> Int32
 
   /// `openpty`, looked up, because not every system shows it to Swift.
-  private static func open() throws -> (ours: Int32, theirs: Int32) {
+  private static func open() throws -> (ours: Int32, theirs: Int32, name: String) {
     var ends: (ours: Int32, theirs: Int32) = (-1, -1)
+    var name = [UInt8](repeating: 0, count: 1024)
     guard let symbol = dlsym(nil, "openpty"),
-      unsafeBitCast(symbol, to: OpenTerminal.self)(&ends.ours, &ends.theirs, nil, nil, nil) == 0
+      unsafeBitCast(symbol, to: OpenTerminal.self)(&ends.ours, &ends.theirs, &name, nil, nil) == 0
     else { throw CocoaError(.fileNoSuchFile) }
-    return ends
+    for end in [ends.ours, ends.theirs] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    return (ends.ours, ends.theirs, String(decoding: name.prefix { $0 != 0 }, as: UTF8.self))
   }
 
   /// Runs it with one descriptor, 1 or 2, on the terminal, and the others nowhere.
@@ -89,37 +91,30 @@ private enum Terminal {
     _ arguments: [String], on descriptor: Int32, in directory: TemporaryDirectory, environment: [String: String] = [:],
     _ observe: @escaping @Sendable (_ shown: String, _ process: pid_t) -> Void
   ) async throws -> (status: Int32, shown: String) {
-    let (ours, theirs) = try open()
-    for end in [ours, theirs] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-    let terminal = FileHandle(fileDescriptor: theirs, closeOnDealloc: false)
-    let process = Process()
-    process.executableURL = ToolBinary.url
-    process.arguments = arguments
-    process.currentDirectoryURL = URL(fileURLWithPath: directory.path)
-    process.environment = ToolBinary.environment(environment)
-    process.standardInput = FileHandle.nullDevice
-    process.standardOutput = descriptor == 1 ? terminal : FileHandle.nullDevice
-    process.standardError = descriptor == 2 ? terminal : FileHandle.nullDevice
-    try process.run()
-    close(theirs)
-    let identifier = process.processIdentifier
-    // Until nobody has the terminal open any more.
-    let shown = await withCheckedContinuation { continuation in
-      Thread.detachNewThread {
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 4096)
-        while true {
-          let count = read(ours, &buffer, buffer.count)
-          if count < 0, errno == EINTR { continue }
-          guard count > 0 else { break }
-          bytes += buffer[..<count]
-          observe(String(decoding: bytes, as: UTF8.self), identifier)
-        }
-        close(ours)
-        continuation.resume(returning: String(decoding: bytes, as: UTF8.self))
-      }
+    let (ours, theirs, name) = try open()
+    let process = try Child(
+      [ToolBinary.url.path] + arguments, in: directory, environment: environment, output: descriptor == 1 ? name : "/dev/null",
+      errors: descriptor == 2 ? name : "/dev/null")
+    async let shown = withCheckedContinuation { continuation in
+      Thread.detachNewThread { continuation.resume(returning: read(ours) { observe($0, process.identifier) }) }
     }
-    process.waitUntilExit()
-    return (process.terminationReason == .exit ? process.terminationStatus : -process.terminationStatus, shown)
+    let status = await process.status()
+    // We had it open, too: a terminal that nobody has open, not yet or not any more, can't be read from.
+    close(theirs)
+    return (status, await shown)
+  }
+
+  private static func read(_ descriptor: Int32, _ observe: (String) -> Void) -> String {
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while true {
+      let count = Foundation.read(descriptor, &buffer, buffer.count)
+      if count < 0, errno == EINTR { continue }
+      guard count > 0 else { break }
+      bytes += buffer[..<count]
+      observe(String(decoding: bytes, as: UTF8.self))
+    }
+    close(descriptor)
+    return String(decoding: bytes, as: UTF8.self)
   }
 }

@@ -1,6 +1,8 @@
 import Foundation
 import Testing
 
+@testable import OwnedOpsTool
+
 /// The built executable, driven as a user does.
 enum ToolBinary {
   struct Outcome {
@@ -18,11 +20,6 @@ enum ToolBinary {
     return URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().appendingPathComponent("ownedops")
   }()
 
-  /// What the executable is given: ours, with changes.
-  static func environment(_ changes: [String: String]) -> [String: String] {
-    ProcessInfo.processInfo.environment.merging(changes) { $1 }
-  }
-
   static func run(
     _ arguments: [String], in directory: TemporaryDirectory, input: String? = nil, environment: [String: String] = [:]
   ) async throws -> Outcome {
@@ -39,23 +36,59 @@ enum ToolBinary {
   ) async throws -> Outcome {
     let files = try TemporaryDirectory()
     defer { files.remove() }
-    let process = Process()
-    process.executableURL = program
-    process.arguments = arguments
-    process.currentDirectoryURL = URL(fileURLWithPath: directory.path)
-    process.environment = Self.environment(environment)
     try files.write("in", input ?? "")
-    try files.write("out", "")
-    try files.write("err", "")
-    process.standardInput = try FileHandle(forReadingFrom: URL(fileURLWithPath: files.path + "/in"))
-    process.standardOutput = try FileHandle(forWritingTo: URL(fileURLWithPath: files.path + "/out"))
-    process.standardError = try FileHandle(forWritingTo: URL(fileURLWithPath: files.path + "/err"))
-    try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-      process.terminationHandler = { _ in continuation.resume() }
-      do { try process.run() } catch { continuation.resume(throwing: error) }
-    }
-    let status = process.terminationReason == .exit ? process.terminationStatus : -process.terminationStatus
+    let child = try Child(
+      [program.path] + arguments, in: directory, environment: environment, input: files.path + "/in", output: files.path + "/out",
+      errors: files.path + "/err")
+    let status = await child.status()
     return Outcome(status: status, output: files.read("out"), errors: files.read("err"))
+  }
+}
+
+/// A process that a test has started. Not with Foundation's `Process`, which loses memory for each, and waits for all that have inherited
+/// a socket of its own: for the tool's guard, too.
+struct Child: Sendable {
+  let identifier: pid_t
+
+  /// Starts a program whose standard descriptors are files.
+  init(
+    _ words: [String], in directory: TemporaryDirectory, environment: [String: String] = [:], input: String = "/dev/null",
+    output: String = "/dev/null", errors: String = "/dev/null"
+  ) throws {
+    let nowhere = open("/dev/null", O_RDWR | O_CLOEXEC)
+    defer { close(nowhere) }
+    // The shell opens the files, then is the program.
+    let line = #"in=$1 out=$2 err=$3; shift 3; exec "$@" <"$in" >"$out" 2>"$err""#
+    var command = ChildProcess.Command(words: ["/bin/sh", "-c", line, "sh", input, output, errors] + words)
+    command.directory = directory.path
+    command.environment = try environment.merging(["LSAN_OPTIONS": LeakSuppressions.options.get()]) { changed, _ in changed }
+    identifier = try ChildProcess.start(command, output: nowhere, ownGroup: false)
+  }
+
+  /// Negated if it was a signal. Call it once.
+  func status() async -> Int32 {
+    await withCheckedContinuation { continuation in
+      Thread.detachNewThread { continuation.resume(returning: waitForStatus()) }
+    }
+  }
+
+  /// The same, on this thread.
+  @discardableResult
+  func waitForStatus() -> Int32 {
+    var status: Int32 = 0
+    while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
+    let signal = status & 0x7f
+    return signal == 0 ? status >> 8 & 0xff : -signal
+  }
+}
+
+/// For the leak check of an executable that was built with AddressSanitizer. What it takes for a leak when an object with weak references is
+/// alive at the exit is the record of these, to which Swift keeps a pointer in a form that the check can't read.
+private enum LeakSuppressions {
+  static let options = Result {
+    let path = ToolBinary.url.deletingLastPathComponent().appendingPathComponent("ownedops-tests.lsan").path
+    try Data("leak:formWeakReference\n".utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
+    return "suppressions=\(path):print_suppressions=0"
   }
 }
 
@@ -71,11 +104,7 @@ final class TemporaryDirectory: Sendable {
 
   /// With `rm`, which knows long paths.
   func remove() {
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/bin/rm")
-    process.arguments = ["-rf", path]
-    try? process.run()
-    process.waitUntilExit()
+    _ = try? Child(["/bin/rm", "-rf", path], in: self).waitForStatus()
   }
 
   func write(_ name: String, _ text: String) throws { try write(name, Data(text.utf8)) }
@@ -99,7 +128,7 @@ final class TemporaryDirectory: Sendable {
 
   /// Empty if there is no such file.
   func read(_ name: String) -> String {
-    String(decoding: FileManager.default.contents(atPath: path + "/" + name) ?? Data(), as: UTF8.self)
+    String(decoding: RawFile.contents(of: path + "/" + name) ?? [], as: UTF8.self)
   }
 
   func contains(_ name: String) -> Bool { access(path + "/" + name, F_OK) == 0 }
@@ -136,7 +165,8 @@ enum Processes {
   /// A zombie counts as gone: it runs nothing.
   static func isRunning(_ process: pid_t) -> Bool {
     guard kill(process, 0) == 0 else { return false }
-    guard let status = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8), let end = status.lastIndex(of: ")") else {
+    let bytes = RawFile.contents(of: "/proc/\(process)/stat")
+    guard let status = bytes.map({ String(decoding: $0, as: UTF8.self) }), let end = status.lastIndex(of: ")") else {
       return !FileManager.default.fileExists(atPath: "/proc/self/stat")
     }
     return !status[end...].dropFirst(2).hasPrefix("Z")

@@ -58,6 +58,22 @@ enum RawFile {
     return filled
   }
 
+  /// The whole of a file whose size says nothing, such as those in `/proc`. (Foundation's calls lose the memory they set aside for one that turns out
+  /// to be empty.) Nil if it can't be read.
+  static func contents(of path: String) -> [UInt8]? {
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var contents: [UInt8] = []
+    var piece = [UInt8](repeating: 0, count: 4096)
+    while true {
+      let count = piece.withUnsafeMutableBytes { fill($0, from: descriptor) }
+      guard count >= 0 else { return nil }
+      contents += piece[..<count]
+      if count < piece.count { return contents }
+    }
+  }
+
   static func message(_ error: Int32) -> String { String(cString: strerror(error)) }
 
   /// A descriptor that is missing would be taken by the next file that is opened, and what is meant for the user would go there.

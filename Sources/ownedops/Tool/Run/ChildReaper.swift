@@ -17,6 +17,8 @@ final class ChildReaper: Sendable {
     var early: [pid_t: Exit] = [:]
     /// Started and not yet asked for: only while there are such can an unknown exit be anybody's.
     var starting = 0
+    /// Signalled for every exit.
+    var listener: DispatchSemaphore?
   }
 
   private let state = Guarded(State())
@@ -58,6 +60,13 @@ final class ChildReaper: Sendable {
     }
   }
 
+  /// From now on the semaphore is signalled once for each child that exits, whoever's it was, when it has been reaped.
+  func announceExits() -> DispatchSemaphore {
+    let listener = DispatchSemaphore(value: 0)
+    state.withLock { $0.listener = listener }
+    return listener
+  }
+
   private func loop() {
     while true {
       var status: Int32 = 0
@@ -72,6 +81,7 @@ final class ChildReaper: Sendable {
 
   private func deliver(_ process: pid_t, _ exit: Exit) {
     let handler = state.withLock { state -> (@Sendable (Exit) -> Void)? in
+      defer { state.listener?.signal() }
       if let handler = state.waiting.removeValue(forKey: process) { return handler }
       if state.starting > 0 { state.early[process] = exit } else { state.early.removeAll() }
       return nil

@@ -76,21 +76,24 @@ final class ProcessGuard: Sendable {
   }
 
   private static let quietRounds = 10
+  /// In microseconds.
+  private static let pause: UInt32 = 20_000
 
-  /// A process that was being started gets its environment a moment later, so this looks again until there has been nothing for a while.
+  /// A process that is being started or replaces itself has no environment for a moment, and no system tells when it gets one. So this looks several
+  /// times, until there has been nothing to find for a while. The pauses keep it from taking a processor meanwhile; nobody waits for this process.
   private static func killMarked(_ mark: String) {
     #if os(Linux)
-      let needle = Data("\(variable)=\(mark)\u{0}".utf8)
+      let needle = Array("\(variable)=\(mark)".utf8)
       var quiet = 0
       while quiet < quietRounds {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         let marked = names.compactMap { pid_t($0) }.filter { process in
-          guard process != getpid(), let words = FileManager.default.contents(atPath: "/proc/\(process)/environ") else { return false }
-          return (words + [0]).range(of: needle) != nil
+          guard process != getpid(), let words = RawFile.contents(of: "/proc/\(process)/environ") else { return false }
+          return words.split(separator: 0).contains { $0.elementsEqual(needle) }
         }
         for process in marked { kill(process, SIGKILL) }
         quiet = marked.isEmpty ? quiet + 1 : 0
-        usleep(20_000)
+        usleep(pause)
       }
     #endif
   }
