@@ -87,4 +87,72 @@ struct OperationInFoundationQueueTests {
     underlyingQueue.sync {}
     #expect(released == nil)
   }
+
+  final class Waited: OwnedOperation, @unchecked Sendable {
+    let waits = Counter()
+    let reaction = Mutexed<(@Sendable (Int) -> Void)?>(nil)
+
+    override func waitUntilFinished() {
+      waits.add()
+      reaction.value?(waits.value)
+      super.waitUntilFinished()
+    }
+  }
+
+  @Test func waitingForASuspendedQueueThatHoldsAFinishedOperationDoesNotSpin() {
+    let lifetime = OwnerLifetime()
+    let queue = OperationQueue()
+    queue.isSuspended = true
+    let operation = Waited(lifetime: lifetime)
+    queue.addOperation(operation)
+    lifetime.end()
+    operation.waitUntilFinished()
+    #expect(operation.isFinished && queue.operationCount == 1)
+    // Foundation asks again and again, since the operation says at once that it has finished: each time costs it a millisecond.
+    let (first, last) = (operation.waits.value + 1, operation.waits.value + 21)
+    let start = Mutexed(ContinuousClock.now)
+    let twentyWaits = Mutexed(Duration.zero)
+    operation.reaction.value = { [unowned queue] count in
+      if count == first { start.value = .now }
+      guard count == last else { return }
+      twentyWaits.value = ContinuousClock.now - start.value
+      queue.isSuspended = false
+    }
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(queue.operationCount == 0)
+    #expect(twentyWaits.value >= .milliseconds(19))
+    operation.reaction.value = nil
+    // Now that Foundation has been told, it costs nothing any more. (A thousand waits would be a second.)
+    let after = ContinuousClock().measure { for _ in 0..<1000 { operation.waitUntilFinished() } }
+    #expect(after < .milliseconds(500))
+  }
+
+  @Test func cancellingEndingAndRunningAtOnceLosesNothingInAQueue() {
+    for round in 0..<40 {
+      let lifetime = OwnerLifetime()
+      let queue = OperationQueue()
+      queue.maxConcurrentOperationCount = 1 + round % 3
+      let completions = DispatchGroup()
+      let ran = Counter()
+      let operations = (0..<30).map { _ in OwnedBlockOperation(lifetime: lifetime) { ran.add() } }
+      let dependent = BlockOperation {}
+      for operation in operations {
+        completions.enter()
+        operation.completionBlock = { completions.leave() }
+        dependent.addDependency(operation)
+      }
+      for (first, second) in zip(operations, operations.dropFirst(7)) { second.addDependency(first) }
+      queue.addOperations(operations + [dependent], waitUntilFinished: false)
+      race([
+        { queue.cancelAllOperations() },
+        { lifetime.end() },
+        { for operation in operations.reversed() { operation.cancel() } },
+        { queue.waitUntilAllOperationsAreFinished() },
+      ])
+      queue.waitUntilAllOperationsAreFinished()
+      completions.wait()
+      #expect(operations.allSatisfy { $0.isFinished } && dependent.isFinished)
+      #expect(operations.count { $0.outcome?.kind == "succeeded" } <= ran.value)
+    }
+  }
 }

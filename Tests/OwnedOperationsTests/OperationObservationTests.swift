@@ -248,4 +248,33 @@ struct OperationObservationTests {
     for await state in states { seen.append(state) }
     #expect(seen == [.ready, .finished])
   }
+
+  @Test func statesAreInOrderAndEndWhoeverWins() async {
+    for _ in 0..<100 {
+      let lifetime = OwnerLifetime()
+      let dependency = OwnedBlockOperation(lifetime: .forTests) {}
+      let operation = OwnedBlockOperation(lifetime: lifetime) {}
+      operation.addDependency(dependency)
+      let states = operation.states
+      let seen = Task { await states.reduce(into: [OperationState]()) { $0.append($1) } }
+      await withCheckedContinuation { continuation in
+        Thread.detachNewThread {
+          race([
+            {
+              dependency.start()
+              operation.start()
+            },
+            { operation.cancel() },
+            { lifetime.end() },
+          ])
+          continuation.resume()
+        }
+      }
+      let order: [OperationState] = [.pending, .ready, .executing, .finished]
+      let places = await seen.value.compactMap { order.firstIndex(of: $0) }
+      #expect(places.first == 0 && places.last == 3)
+      #expect(zip(places, places.dropFirst()).allSatisfy { $0 < $1 })
+      #expect(operation.isFinished)
+    }
+  }
 }

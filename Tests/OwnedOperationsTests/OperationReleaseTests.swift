@@ -58,6 +58,101 @@ struct OperationReleaseTests {
     }
   }
 
+  // MARK: Subclasses with a task
+
+  /// Holds something while it runs, and, if it is to, waits for its cancellation.
+  private final class Holding: OwnedAsyncOperation, @unchecked Sendable {
+    let waits: Bool
+    let isHeld = DispatchSemaphore(value: 0)
+    private(set) weak var held: TokenOwner?  // written before anybody else has the operation
+    private let supply: Mutexed<TokenOwner?>
+
+    init(lifetime: OwnerLifetime, waits: Bool) {
+      self.waits = waits
+      let owner = TokenOwner()
+      held = owner
+      supply = Mutexed(owner)
+      super.init(lifetime: lifetime)
+    }
+
+    override func run() async throws {
+      let mine = take()
+      isHeld.signal()
+      if waits { try await Task.sleep(for: .seconds(3600)) }
+      withExtendedLifetime(mine) {}
+    }
+
+    private func take() -> TokenOwner? {
+      defer { supply.value = nil }
+      return supply.value
+    }
+  }
+
+  @Test func whatAnAsyncSubclassHeldInItsTaskHasGoneWhenItHasFinished() async throws {
+    enum Way: CaseIterable { case itself, cancelled, ended, timedOut }
+    for way in Way.allCases {
+      let lifetime = OwnerLifetime()
+      let operation = Holding(lifetime: lifetime, waits: way != .itself)
+      if way == .timedOut { operation.timeout = .milliseconds(5) }
+      #expect(operation.held != nil)
+      operation.start()
+      switch way {
+      case .cancelled: operation.cancel()
+      case .ended: lifetime.end()
+      case .itself, .timedOut: break
+      }
+      try await operation.finished()
+      #expect(operation.held == nil, "\(way)")
+    }
+  }
+
+  @Test func anAsyncSubclassGoesWithItsLastReference() async throws {
+    enum Way: CaseIterable { case neverStarted, cancelledBeforeTheStart, run, cancelled, ended }
+    for way in Way.allCases {
+      weak var released: Holding?
+      do {
+        let lifetime = OwnerLifetime()
+        let operation = Holding(lifetime: lifetime, waits: way == .cancelled || way == .ended)
+        released = operation
+        if way == .cancelledBeforeTheStart { operation.cancel() }
+        if way != .neverStarted { operation.start() }
+        if way == .cancelled { operation.cancel() }
+        if way == .ended { lifetime.end() }
+        if way != .neverStarted { try await operation.finished() }
+      }
+      // The task that ran the body, and the one who told of the end, go on for a moment.
+      while way != .neverStarted, released != nil { await Task.yield() }
+      #expect(released == nil, "\(way)")
+    }
+  }
+
+  @Test func completionBlocksAndObserversGoWithTheFinishOfEveryKind() async throws {
+    let subclass = Kind(name: "async subclass") { lifetime, _ in Holding(lifetime: lifetime, waits: false) }
+    for kind in Self.kinds + [subclass] {
+      for isCancelled in [false, true] {
+        weak var inBlock: TokenOwner?
+        weak var inHandler: TokenOwner?
+        let operation = kind.make(.forTests, TokenOwner())
+        let gone = DispatchSemaphore(value: 0)
+        operation.completionBlock = { [capture = keep(&inBlock)] in capture.lifetime.onEnd { _ in gone.signal() } }
+        let observation = operation.observe(\.isFinished) { [capture = keep(&inHandler)] _, _ in _ = capture }
+        #expect(inBlock != nil && inHandler != nil)
+        if isCancelled { operation.cancel() }
+        operation.start()
+        try await operation.finished()
+        await withCheckedContinuation { continuation in
+          Thread.detachNewThread {
+            gone.wait()
+            continuation.resume()
+          }
+        }
+        #expect(inBlock == nil, "\(kind.name)")
+        while inHandler != nil { await Task.yield() }  // handlers are told after waiters
+        withExtendedLifetime(observation) {}
+      }
+    }
+  }
+
   @Test func completionBlocksGoAfterTheyHaveRun() {
     weak var captured: TokenOwner?
     let operation = OwnedBlockOperation(lifetime: .forTests) {}
