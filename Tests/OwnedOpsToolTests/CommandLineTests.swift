@@ -96,6 +96,13 @@ struct CommandLineTests {
     #expect(dot.output.contains("j0 -> j1;") && dot.output.contains(#"label="b \"x\"""#) && dot.output.contains("label=\"site\""))
     let mermaid = try await ToolBinary.run(["graph", "-", "--format", "mermaid"], in: directory, input: json)
     #expect(mermaid.output.contains("j0 --> j1") && mermaid.output.contains("subgraph o0[\"site\"]"))
+    // A program in Graphviz's place, which shows what it was given.
+    try directory.write("bin/dot", "#!/bin/sh\necho \"<svg $1>\"; exec /bin/cat")
+    #expect(chmod(directory.path + "/bin/dot", 0o700) == 0)
+    let drawn = try await ToolBinary.run(
+      ["graph", "-", "--format=svg"], in: directory, input: json, environment: ["PATH": directory.path + "/bin"])
+    #expect(drawn.status == 0)
+    #expect(drawn.output == "<svg -Tsvg>\n" + dot.output)
     let svg = try await ToolBinary.run(["graph", "-", "--format=svg"], in: directory, input: json, environment: ["PATH": directory.path])
     #expect(svg.status == 2)
     #expect(svg.errors.contains("install Graphviz"))

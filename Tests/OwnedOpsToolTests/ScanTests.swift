@@ -18,6 +18,7 @@ struct ScanTests {
     }
     struct Run: Decodable {
       let endedBy: String?
+      let peakMemory: Int
       let jobs: JobCounts
     }
     struct Root: Decodable {
@@ -180,6 +181,27 @@ struct ScanTests {
     #expect(table.status == 0)
     #expect(table.output.contains("same answer from all: 39 groups"))
     for engine in ["owned", "operationqueue", "gcd"] { #expect(table.output.contains("\n\(engine) ")) }
+  }
+
+  @Test func memoryStaysFlatHoweverLargeTheFiles() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for name in ["a", "b"] { try directory.writeSparse(name, size: 1 << 30) }
+    let answer = try await scan([], in: directory)
+    #expect(answer.paths == [["./a", "./b"]])
+    #expect(answer.run.peakMemory < 256 << 20)
+  }
+
+  @Test func comparingWithABudgetShowsWhatEachEngineWasted() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for name in ["a", "b", "c"] { try directory.writeSparse(name, size: 1 << 40) }
+    let table = try await ToolBinary.run(["scan", "--compare", "--quiet", "--budget", "100ms"], in: directory)
+    #expect(table.status == 0)
+    let lines = table.output.split(separator: "\n")
+    #expect(lines.first?.hasSuffix("never run  run after end  time after end  CPU after end") == true)
+    #expect(lines.dropFirst().prefix(3).map { $0.split(separator: " ").first } == ["owned", "operationqueue", "gcd"])
+    #expect(lines.last == "the budget ended some, so their answers are not complete")
   }
 
   // MARK: Ends
