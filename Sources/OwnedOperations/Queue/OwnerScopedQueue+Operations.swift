@@ -35,8 +35,8 @@ extension OwnerScopedQueue: OperationScheduler {
       throw refusal
     }
     for case let proxy as PlainOperationProxy in scheduled where !proxy.isReadyByDependencies { watch(proxy, at: nil) }
-    // Those cancelled before have nothing to wait for, not even for a suspended queue.
-    for operation in scheduled where operation.isCancelled { operation.start() }
+    // Those cancelled before have nothing to wait for, not even for a suspended queue. A worker may have come first.
+    for operation in scheduled where operation.isCancelled { _ = operation.startIfReady() }
   }
 
   /// The operation itself if it is ours, or one of ours that runs it.

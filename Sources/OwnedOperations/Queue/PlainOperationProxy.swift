@@ -49,21 +49,28 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
 
   private func plainOperationDidFinish() {
     Self.enqueued.remove(operation)
-    if operation.isCancelled {
-      leaveUnfinishedDependencies()
-      super.cancel()
-    }
+    leaveDependencies()
+    if operation.isCancelled { super.cancel() }
     finish()
   }
 
-  /// A cancelled operation may finish, and go, before what it depends on. On Linux, what it depends on would still know it, unretained, and go to it at its own
-  /// finish.
-  private func leaveUnfinishedDependencies() {
-    for dependency in operation.dependencies {
-      let hasToldDependents = (dependency as? OwnedOperation)?.hasToldFoundation ?? dependency.isFinished
-      if !hasToldDependents { operation.removeDependency(dependency) }
-    }
+  /// An operation that was cancelled, or that overrides `isReady`, may finish, and go, before what it depends on. On Linux, what it depends on would still
+  /// know it, unretained, and go to it when it announces its own finish: at some time after its `isFinished` has become true.
+  private func leaveDependencies() {
+    #if !canImport(ObjectiveC)
+      for dependency in operation.dependencies where !Self.hasAnnouncedFinish(dependency) { operation.removeDependency(dependency) }
+    #endif
   }
+
+  #if !canImport(ObjectiveC)
+    /// Only the base class knows: an operation that is made to depend on one that has announced its finish is ready.
+    private static func hasAnnouncedFinish(_ operation: Operation) -> Bool {
+      let probe = Operation()
+      probe.addDependency(operation)
+      defer { probe.removeDependency(operation) }  // which would know the probe unretained, too
+      return probe.isReady
+    }
+  #endif
 
   /// Cancels the plain operation, which finishes when the queue starts it.
   override func cancel() {
