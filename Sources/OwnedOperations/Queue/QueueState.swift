@@ -16,7 +16,8 @@ import Foundation
 /// awake or on its way, and no wake-up is lost.
 ///
 /// Slots: an explicit limit counts workers that are not blocked in a wait of ours, and asynchronous operations. Without a limit there is a slot per processor, and one more for each worker
-/// that is blocked in a wait of ours or that the monitor found not to be using its processor.
+/// that is blocked in a wait of ours or that the monitor found not to be using its processor. There is no end to workers that are blocked in a wait of ours: what they wait for
+/// may be in this queue, behind any number of others that wait. Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of them.
 ///
 /// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
 /// have a deinit of the user's, so records are released after unlocking.
@@ -80,7 +81,7 @@ struct QueueState: ~Copyable {
   // MARK: Workers
 
   static let processors = max(2, ProcessInfo.processInfo.activeProcessorCount)
-  /// GCD has 255 threads for all serial queues of a quality of service; this leaves some to others.
+  /// Not counting those that are blocked in a wait of ours.
   static let mostWorkers = 192
   static let mostUnlimitedWorkers = 64
 
@@ -105,8 +106,8 @@ struct QueueState: ~Copyable {
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
   mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
     guard arriving == 0, returning.isEmpty, hasWork else { return nil }
-    let most = limit == .max ? Self.mostUnlimitedWorkers + waiting : Self.mostWorkers
-    guard hasSlot(beside: activeWorkers.count), activeWorkers.count < min(most, Self.mostWorkers) else {
+    let most = limit == .max ? Self.mostUnlimitedWorkers : Self.mostWorkers
+    guard hasSlot(beside: activeWorkers.count), activeWorkers.count - waiting < most else {
       monitor(queue)
       return nil
     }
@@ -141,7 +142,7 @@ struct QueueState: ~Copyable {
       last.place = worker.place
     }
     setStuck(worker, false)
-    if worker.make == workerMake { idleWorkers.append(worker) }
+    if worker.make == workerMake, idleWorkers.count < Self.mostUnlimitedWorkers { idleWorkers.append(worker) }
   }
 
   /// A worker that is blocked in a wait of ours is counted as such, and not as stuck.
