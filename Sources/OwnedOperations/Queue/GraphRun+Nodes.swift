@@ -22,7 +22,7 @@ extension GraphRun {
       worker.setChainNode(node)
       found.reset()
       count += 1
-      let outcome = perform(node)
+      let outcome = perform(node, on: worker, after: succeeded)
       switch outcome {
       case .succeeded:
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
@@ -31,7 +31,7 @@ extension GraphRun {
         collectReady(after: node, keeping: attributes, into: &found)
       case .failed:
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
-        queue.countFailedNode(slot(attributes.lifetime))
+        queue.countFailedNode(slot(attributes.lifetime), on: worker, after: succeeded)
         if policy == .requireSuccess { blame(node) }
         collectReady(after: node, keeping: attributes, into: &found)
       default:
@@ -81,8 +81,9 @@ extension GraphRun {
   @inline(__always)
   func markListed(_ node: UInt32) { states[Int(node)].store(NodeState.listed.rawValue, ordering: .releasing) }
 
-  private func perform(_ node: UInt32) -> NodeState {
+  private func perform(_ node: UInt32, on worker: Worker, after succeeded: UInt32) -> NodeState {
     if let reason = reasonNotToRun(node) { return reason }
+    worker.batch.setBegun(nodesOver: succeeded)
     do {
       try pieces.call(node)
       return .succeeded

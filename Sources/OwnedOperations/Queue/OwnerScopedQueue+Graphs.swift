@@ -98,8 +98,9 @@ extension OwnerScopedQueue {
   // MARK: Counting
 
   /// A node that threw. Those that succeed are counted with the worker's batch.
-  func countFailedNode(_ slot: OwnerSlot) {
+  func countFailedNode(_ slot: OwnerSlot, on worker: Worker, after succeeded: UInt32) {
     lock.lock()
+    worker.batch.setNodesOver(succeeded)
     slot.stage.finish(slot)
     state.statistics.count(.failed)
     state.finish(1)

@@ -166,8 +166,11 @@ extension OwnerScopedQueue: OperationScheduler {
     unlockAndFollowUp()
   }
 
+  func operationDidBegin() { begunOperations.add() }
+
   func operationDidFinish(_ operation: OwnedOperation) {
     lock.lock()
+    if operation.didRun { state.endedOperations += 1 }
     guard let entry = state.operations.remove(operation) else {
       lock.unlock()
       return

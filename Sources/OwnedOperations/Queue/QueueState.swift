@@ -40,6 +40,8 @@ struct QueueState: ~Copyable {
   var unfinishedBarriers = 0
   var isBarrierRunning = false
   var statistics = OwnerScopedQueue.Statistics()
+  /// Operations that have finished after their work had begun.
+  var endedOperations = 0
   var waits = WaitList()
   var operations = OperationRegistry()
   /// Runs of graphs that have not finished.

@@ -6,8 +6,8 @@ enum Work {
   case ownerBlock(@Sendable (AnyObject) -> Void)
   /// A job with a lifetime only, or with neither.
   case block(@Sendable () -> Void)
-  /// A job that says how it ended.
-  case reportingBlock(@Sendable () -> WorkBatch.Result)
+  /// A job that says whether it began, and how it ended.
+  case reportingBlock(@Sendable (WorkBatch) -> WorkBatch.Result)
   case operation(OwnedOperation)
   case executorJob(UnownedJob)
   case graphNode(GraphRun, UInt32)

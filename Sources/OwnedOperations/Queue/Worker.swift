@@ -160,19 +160,22 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     switch work {
     case .ownerBlock(let body):
       guard let lifetime = slot.lifetime, lifetime.isAlive, let owner = lifetime.boundOwnerObject else { return .skipped }
+      batch.setBegun()
       body(owner)
       return .succeeded
     case .block(let body):
       guard slot.mayStart else { return .skipped }
+      batch.setBegun()
       body()
       return .succeeded
     case .reportingBlock(let body):
       guard slot.mayStart else { return .skipped }
-      return body()
+      return body(batch)
     case .operation(let operation):
       queue.run(operation, at: batch.level)
       return .countsItself
     case .executorJob(let job):
+      batch.setBegun()
       job.runSynchronously(on: queue.asUnownedTaskExecutor())
       return .succeeded
     case .graphNode(let run, let node):
