@@ -107,9 +107,10 @@ extension OwnerScopedQueue {
     unlockAndFollowUp()
   }
 
-  func countCancelledNodes(_ slot: OwnerSlot, count: Int, skipped: Int) {
+  func countCancelledNodes(_ slot: OwnerSlot, level: Int, count: Int, skipped: Int) {
     lock.lock()
     slot.stage.finish(slot, count: count)
+    state.noteDead(count, level: level, of: slot)
     state.statistics.cancelled += count
     state.statistics.skippedForEndedOwners += skipped
     state.finish(count)

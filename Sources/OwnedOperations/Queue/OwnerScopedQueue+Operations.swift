@@ -181,6 +181,10 @@ extension OwnerScopedQueue: OperationScheduler {
       state.detached -= 1
       slot.stage.changeExecuting(slot, by: -1)
     }
+    let deadRecords = entry.levels.nonzeroBitCount - (operation.didRun ? 1 : 0)
+    if deadRecords > 0 {
+      for level in 0..<Stage.levelCount where entry.levels & 1 << level != 0 { state.noteDead(1, level: level, of: slot) }
+    }
     state.statistics.count(operation)
     state.finish(1)
     state.afterFinish(of: slot)

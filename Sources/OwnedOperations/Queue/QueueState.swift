@@ -254,6 +254,12 @@ struct QueueState: ~Copyable {
     for worker in activeWorkers where worker.batch.hasRest { takeBatchBack(from: worker) }
   }
 
+  /// See `Stage.noteDead`.
+  mutating func noteDead(_ count: Int, level: Int, of slot: OwnerSlot) {
+    guard !slot.isRemoved else { return }
+    garbage += slot.stage.noteDead(count, level: level, pool: &pool)
+  }
+
   /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
   mutating func takeBatchBack(from worker: Worker) {
     let level = worker.batch.level

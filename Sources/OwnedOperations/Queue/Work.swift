@@ -118,6 +118,19 @@ struct WorkList: ~Copyable {
     count += returned
   }
 
+  /// Takes those records out that are not kept, and leaves the others in order. Linear.
+  /// - Parameter isKept: for each record.
+  mutating func remove(keeping isKept: [Bool], pool: inout ChunkPool) -> WorkList {
+    var removed = WorkList()
+    let former = takeAll()
+    var index = 0
+    former.visit { work in
+      if isKept[index] { append(copy work, pool: &pool) } else { removed.append(copy work, pool: &pool) }
+      index += 1
+    }
+    return removed
+  }
+
   /// Leaves the list empty; the records go with the result, outside the lock.
   mutating func takeAll() -> WorkList {
     let taken = WorkList(first: first, last: last, count: count)
