@@ -113,6 +113,50 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     #expect(seen == ["0", "2 of 3"])
   }
 
+  @Test func cancelledWorkIsProgressOnlyIfItHasRun() {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      queue.progress.totalUnitCount = 10
+      queue.isSuspended = true
+      let operations = (0..<4).map { _ in BlockOperation {} }
+      let (cancelledInside, asynchronous) = (CancelsItself(), Asynchronous {})
+      queue.addOperations(operations + [cancelledInside, asynchronous], waitUntilFinished: false)
+      operations[0].cancel()
+      operations[2].cancel()
+      queue.isSuspended = false
+      _ = asynchronous.begun.comes()
+      asynchronous.end()
+      queue.waitUntilAllOperationsAreFinished()
+      journal.write("\(queue.progress.completedUnitCount) \(cancelledInside.isCancelled)")
+      queue.isSuspended = true
+      queue.addOperation {}
+      queue.addOperation(BlockOperation {})
+      queue.cancelAllOperations()
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+      journal.write("\(queue.progress.completedUnitCount)")
+    }
+    #expect(seen == ["3 true", "3"])
+  }
+
+  @Test func workOfEndedOwnersIsNoProgress() throws {
+    let queue = OwnerScopedQueue()
+    let (doomed, other) = (OwnerLifetime(), OwnerLifetime())
+    queue.progress.totalUnitCount = 100
+    queue.isSuspended = true
+    for lifetime in [doomed, other] {
+      queue.async(lifetime: lifetime) {}
+      queue.addOperation(lifetime: lifetime) {}
+      let graph = OperationGraph(lifetime: lifetime)
+      _ = graph.node {}
+      try graph.run(on: queue)
+    }
+    doomed.end()
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(queue.progress.completedUnitCount == 3)
+  }
+
   @Test func settingsAreKept() {
     _ = compare { queue, journal in
       journal.write("\(queue.maxConcurrentOperationCount) \(type(of: queue).defaultMaxConcurrentOperationCount)")
@@ -173,8 +217,9 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     let seen = compare { queue, journal in
       let operation = Moody { journal.write("ready") }
       queue.addOperation(operation)
-      queue.addOperation { journal.write("other") }
-      while queue.operationCount > 1 { Thread.sleep(forTimeInterval: 0.0005) }
+      let other = BlockOperation { journal.write("other") }
+      queue.addOperation(other)
+      other.waitUntilFinished()
       operation.isWilling.value = true
       // Foundation has to be told; ours asks from time to time.
       if tells || queue is FoundationQueue { operation.didChangeValue(forKey: "isReady") }
@@ -221,6 +266,10 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     main.maxConcurrentOperationCount = 7
     #expect(!main.isSuspended && main.maxConcurrentOperationCount == 1 && main.underlyingQueue?.label == DispatchQueue.main.label)
   }
+}
+
+private final class CancelsItself: Operation, @unchecked Sendable {  // stores nothing
+  override func main() { cancel() }
 }
 
 /// Ready when it is in the mood.

@@ -31,7 +31,7 @@ import Testing
       StressRound(seed: roundSeed, ledger: ledger).run()
       let problems = ledger.problems.entries
       #expect(problems.isEmpty, "seed \(seed), round \(rounds): \(problems.prefix(5))")
-      #expect(becomes { ledger.live.value == 0 }, "seed \(seed), round \(rounds): \(ledger.live.value) objects leaked")
+      #expect(ledger.live.becomesZero(), "seed \(seed), round \(rounds): \(ledger.live.value) objects leaked")
       rounds += 1
       if !problems.isEmpty { break }
     } while DispatchTime.now() < deadline
@@ -43,7 +43,7 @@ import Testing
 private final class Ledger: Sendable {
   let problems = Journal<String>()
   /// Captures and operations that are there.
-  let live = Counter()
+  let live = LiveCount()
   func report(_ problem: String) { problems.write(problem) }
 }
 
@@ -203,7 +203,10 @@ private struct StressRound {
       default:
         let statistics = queue.statistics
         let sum = statistics.succeeded + statistics.failed + statistics.cancelled + statistics.pending + statistics.executing
-        if statistics.enqueued != sum { ledger.report("\(statistics) don't add up") }
+        if statistics.enqueued != sum || min(statistics.pending, statistics.executing) < 0 { ledger.report("\(statistics) don't add up") }
+        if statistics.started < statistics.succeeded + statistics.failed + statistics.executing {
+          ledger.report("\(statistics) are wrong about what has started")
+        }
         _ = queue.operationCount(ownedBy: owner.lifetime)
       }
       addToHeld(owner.lifetime)

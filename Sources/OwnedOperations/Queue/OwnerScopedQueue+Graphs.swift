@@ -113,7 +113,7 @@ extension OwnerScopedQueue {
     state.noteDead(count, level: level, of: slot)
     state.statistics.cancelled += count
     state.statistics.skippedForEndedOwners += skipped
-    state.finish(count)
+    state.finish(count, withoutRunning: count)
     state.afterFinish(of: slot)
     unlockAndFollowUp()
   }

@@ -186,7 +186,8 @@ extension OwnerScopedQueue: OperationScheduler {
       for level in 0..<Stage.levelCount where entry.levels & 1 << level != 0 { state.noteDead(1, level: level, of: slot) }
     }
     state.statistics.count(operation)
-    state.finish(1)
+    let isProgress = state.progress != nil && (operation as? PlainOperationProxy)?.ranToItsEnd ?? operation.didRun
+    state.finish(1, withoutRunning: isProgress ? 0 : 1)
     state.afterFinish(of: slot)
     unlockAndFollowUp()
   }

@@ -6,10 +6,13 @@ import Foundation
 /// us that a plain operation that waits was cancelled, or that a condition of its own has changed; the queue asks from time to time.
 ///
 /// The plain operation is always started, also when it was cancelled: that is how Foundation's operations finish.
-final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // stored properties are set in init, but `sentinel`: see there
+final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // stored properties are set in init, but for two: see there
   let operation: Operation
   /// Written by the thread that starts the proxy, before it is armed; read by nobody.
   private var sentinel: FinishSentinel?
+  /// Whether `start()` ran the work and returned when it was over: what Foundation counts as progress. Written by the thread that starts the proxy, before it
+  /// finishes it; read after the finish.
+  private(set) var ranToItsEnd = false
 
   /// The plain operations in queues of ours. (Foundation does not tell which are in its own.)
   private static let enqueued = OperationSet()
@@ -37,8 +40,10 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
   override var isReady: Bool { operation.isReady }
 
   override func perform() throws {
+    let wasCancelled = operation.isCancelled
     operation.start()
     if operation.isFinished {
+      ranToItsEnd = !wasCancelled
       plainOperationDidFinish()
       return
     }

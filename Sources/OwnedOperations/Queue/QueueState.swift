@@ -214,6 +214,7 @@ struct QueueState: ~Copyable {
   /// Counts what the worker has finished.
   mutating func settle(_ worker: Worker, isWorker: Bool) {
     var finished = 0
+    var skipped = 0
     worker.batch.settle(isWorker: isWorker) { lane, result, nodes in
       let slot = lane.slot
       if nodes > 0 {
@@ -228,10 +229,11 @@ struct QueueState: ~Copyable {
         slot.stage.finish(slot)
         statistics.count(result)
         finished += 1
+        if result == .skipped { skipped += 1 }
       }
       afterFinish(of: slot)
     }
-    finish(finished)
+    finish(finished, withoutRunning: skipped)
   }
 
   /// Something of the owner's is over: another turn of its may be due, or its slot.
@@ -242,11 +244,12 @@ struct QueueState: ~Copyable {
     if slot.hasEnded { slot.stage.removeIfDone(slot) }
   }
 
-  mutating func finish(_ count: Int) {
+  /// - Parameter withoutRunning: how many of them were cancelled before they began. As in Foundation, these are no progress.
+  mutating func finish(_ count: Int, withoutRunning: Int = 0) {
     guard count > 0 else { return }
     unfinished -= count
     // The progress has no code of the user's on platforms without key-value observing.
-    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count) }
+    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count - withoutRunning) }
   }
 
   /// Takes back what workers have not begun: from now on it starts under the rules as they are now.
@@ -283,7 +286,7 @@ struct QueueState: ~Copyable {
     for _ in 0..<jobs { slot.stage.finish(slot) }
     statistics.cancelled += jobs
     if forEndedOwner { statistics.skippedForEndedOwners += jobs }
-    finish(jobs)
+    finish(jobs, withoutRunning: jobs)
     afterFinish(of: slot)
   }
 
