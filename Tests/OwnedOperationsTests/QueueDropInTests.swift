@@ -173,7 +173,51 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     }
   }
 
-  @Test func priorityAndLimitChangeWhileWorkIsPending() {
+  @Test(arguments: [true, false]) func priorityOfPendingOperationsChanges(isSuspended: Bool) {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      let gate = Gate()
+      let first = BlockOperation { gate.pass() }
+      queue.addOperation(first)
+      _ = gate.hasBegun()
+      queue.isSuspended = isSuspended
+      let operations = (0..<6).map { number in BlockOperation { journal.write("\(number)") } }
+      queue.addOperations(operations, waitUntilFinished: false)
+      operations[4].queuePriority = .veryHigh
+      operations[0].queuePriority = .veryLow
+      operations[2].queuePriority = .high
+      operations[5].queuePriority = .high
+      gate.open()
+      first.waitUntilFinished()
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+    }
+    #expect(seen == ["4", "2", "5", "1", "3", "0"])
+  }
+
+  /// However often, an operation has a record at each of the five priorities at most.
+  @Test func priorityOfOperationsOfOursChangesBackAndForth() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    queue.isSuspended = true
+    let journal = Journal<Int>()
+    let operations = (0..<2_000).map { number in OwnedBlockOperation(lifetime: .forTests) { journal.write(number) } }
+    queue.addOperations(operations, waitUntilFinished: false)
+    for priority in [Operation.QueuePriority.veryHigh, .low, .normal, .veryLow, .high, .low, .veryHigh] {
+      for operation in operations { operation.queuePriority = priority }
+    }
+    for operation in operations[1_000...] { operation.queuePriority = .normal }
+    let records = queue.lock.withLock {
+      let slot = queue.state.stages[0].existingSlot(for: .forTests)
+      return (0..<Stage.levelCount).reduce(0) { $0 + (slot?.lane(at: $1)?.work.count ?? 0) }
+    }
+    #expect(records <= 2_000 * Stage.levelCount)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    let isInOrder = journal.entries == Array(0..<2_000)
+    #expect(isInOrder)
+  }
+
+  @Test func limitChangesWhileWorkIsPending() {
     let seen = compare { queue, journal in
       queue.maxConcurrentOperationCount = 0
       queue.addOperation { journal.write("first") }

@@ -150,6 +150,7 @@ extension OwnerScopedQueue {
     get { lock.withLock { state.isSuspended } }
     set {
       guard !isMain else { return }
+      if !newValue, isSuspended { followPriorities(isResuming: true) }
       lock.lock()
       state.isSuspended = newValue
       if newValue { state.takeBatchesBack() }

@@ -198,6 +198,25 @@ extension OwnerScopedQueue: OperationScheduler {
     unlockAndFollowUp()
   }
 
+  // MARK: Priorities of plain operations
+
+  /// Nobody tells us when the priority of a plain operation is changed. So it is looked for when the queue is resumed, and when a plain operation finishes, before the next is taken; but for
+  /// no more than a twentieth of the time, because it is linear in the operations.
+  func followPriorities(isResuming: Bool) {
+    let start = DispatchTime.now().uptimeNanoseconds
+    let operations = lock.withLock {
+      isResuming || start >= state.nextLookAtPriorities ? state.operations.operations : []
+    }
+    guard operations.count > (isResuming ? 0 : 1) else { return }
+    // Outside the lock: a subclass may have overridden the property.
+    for case let proxy as PlainOperationProxy in operations {
+      let priority = proxy.operation.queuePriority
+      if proxy.queuePriority != priority { proxy.queuePriority = priority }
+    }
+    let end = DispatchTime.now().uptimeNanoseconds
+    lock.withLock { state.nextLookAtPriorities = end + 20 * (end - start) }
+  }
+
   // MARK: Operations with a condition of their own
 
   private static let examinationInterval: UInt64 = 10_000_000

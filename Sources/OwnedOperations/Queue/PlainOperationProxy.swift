@@ -8,6 +8,7 @@ import Foundation
 /// The plain operation is always started, also when it was cancelled: that is how Foundation's operations finish.
 final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // stored properties are set in init, but for two: see there
   let operation: Operation
+  private weak var queue: OwnerScopedQueue?
   /// Written by the thread that starts the proxy, before it is armed; read by nobody.
   private var sentinel: FinishSentinel?
   /// Whether `start()` ran the work and returned when it was over: what Foundation counts as progress. Written by the thread that starts the proxy, before it
@@ -24,6 +25,7 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
     if operation.isExecuting { throw .alreadyExecuting(label) }
     guard Self.enqueued.insert(operation) else { throw .alreadyEnqueued(label) }
     self.operation = operation
+    self.queue = queue
     super.init(lifetime: queue.ownLifetime)
     name = operation.name
     queuePriority = operation.queuePriority
@@ -56,6 +58,7 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
     Self.enqueued.remove(operation)
     leaveDependencies()
     if operation.isCancelled { super.cancel() }
+    queue?.followPriorities(isResuming: false)
     finish()
   }
 

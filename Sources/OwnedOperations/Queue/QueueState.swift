@@ -49,6 +49,8 @@ struct QueueState: ~Copyable {
   /// Operations whose own `isReady` holds them back.
   var watched: [OwnedOperation] = []
   var isExaminationScheduled = false
+  /// When to look for changed priorities of plain operations again, in nanoseconds.
+  var nextLookAtPriorities: UInt64 = 0
   /// What is to be released after unlocking.
   var garbage: [TakenWork] = []
   let departures = SlotDepartures()
