@@ -12,8 +12,8 @@ import Testing
     let isDone = returns {
       for _ in 0..<1_000 {
         let lifetime = OwnerLifetime()
-        lifetime.onEnd { _ in
-          _ = queue.operationCount
+        lifetime.onEnd { [weak queue] _ in  // the queue keeps some of the last lifetimes
+          _ = queue?.operationCount
           seen.add()
         }
         queue.async(lifetime: lifetime) {}
