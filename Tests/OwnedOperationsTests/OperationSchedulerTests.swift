@@ -8,6 +8,7 @@ struct OperationSchedulerTests {
   final class Scheduler: OperationScheduler {
     let journal = Journal<String>()
     func operationDidBecomeReady(_ operation: OwnedOperation) { journal.write("ready") }
+    func operationDidBegin() {}
     func operationDidFinish(_ operation: OwnedOperation) { journal.write("finished \(operation.isFinished)") }
     func operation(_ operation: OwnedOperation, didChangePriorityFrom old: Operation.QueuePriority) {
       journal.write("from \(old.rawValue)")

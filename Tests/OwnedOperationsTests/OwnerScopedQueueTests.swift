@@ -156,18 +156,17 @@ import Testing
   @Test func limitIsKept() {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 3)
     let lifetime = OwnerLifetime()
-    let running = Counter()
-    let most = Mutexed(0)
-    for _ in 0..<200 {
-      queue.async(lifetime: lifetime) {
-        running.add()
-        most.value = max(most.value, running.value)
-        Thread.sleep(forTimeInterval: 0.0005)
-        running.add(-1)
-      }
+    let gates = (0..<30).map { _ in Gate() }
+    for gate in gates { queue.async(lifetime: lifetime) { gate.pass() } }
+    for (number, gate) in gates.enumerated() {
+      #expect(gate.hasBegun())
+      guard number >= 2 else { continue }
+      #expect(queue.statistics.executing == 3)
+      gates[number - 2].open()
     }
-    queue.waitUntilAllOperationsAreFinished()
-    #expect(most.value <= 3)
+    for gate in gates.suffix(2) { gate.open() }
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.succeeded == 30)
   }
 
   @Test func currentQueueIsKnownInside() {

@@ -131,5 +131,6 @@ import Testing
     first.cancel()
     #expect(queue.becomesIdle())
     #expect(journal.entries == ["second"])
+    first.removeDependency(second)  // dependencies keep what they depend on
   }
 }

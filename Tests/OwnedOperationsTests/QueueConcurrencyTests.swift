@@ -32,19 +32,30 @@ import Testing
   }
 
   @Test func noWorkerIsKeptWhenTheQueueIsIdle() {
-    let queue = OwnerScopedQueue()
+    let threads = DispatchQueue(label: "threads", attributes: .concurrent)
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
     for _ in 0..<1_000 { queue.async(lifetime: .forTests) {} }
     #expect(queue.becomesIdle())
-    #expect(becomes { queue.lock.withLock { queue.state.activeWorkers.isEmpty && queue.state.arriving == 0 && !queue.state.isMonitored } })
+    threads.sync(flags: .barrier) {}  // all who came to work have left
+    #expect(queue.lock.withLock { queue.state.activeWorkers.isEmpty && queue.state.arriving == 0 })
+    // The monitor looks for the last time.
+    let hasLooked = DispatchSemaphore(value: 0)
+    OwnerScopedQueue.monitorQueue.asyncAfter(deadline: .now() + .milliseconds(50)) { hasLooked.signal() }
+    #expect(hasLooked.comes())
+    #expect(queue.lock.withLock { !queue.state.isMonitored })
     #expect(queue.lock.withLock { queue.state.waiting == 0 && queue.state.stuck == 0 && queue.state.detached == 0 })
   }
 
   @Test func waitingWorkersAreNotCountedTwice() {
-    let queue = OwnerScopedQueue()
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let gate = Gate()
     let inner = OwnedBlockOperation(lifetime: .forTests) { gate.pass() }
     for _ in 0..<4 { queue.addOperation { inner.waitUntilFinished() } }
-    #expect(becomes { queue.lock.withLock { queue.state.waiting == 4 } })
+    let allWait = DispatchSemaphore(value: 0)
+    queue.addOperation { allWait.signal() }  // has its turn when each of the others has left its place
+    #expect(allWait.comes())
+    #expect(queue.lock.withLock { queue.state.waiting == 4 })
+    queue.maxConcurrentOperationCount = OwnerScopedQueue.defaultMaxConcurrentOperationCount
     queue.addOperation(inner)
     #expect(gate.hasBegun())
     #expect(queue.lock.withLock { queue.state.stuck <= 1 })

@@ -113,6 +113,50 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     #expect(seen == ["0", "2 of 3"])
   }
 
+  @Test func cancelledWorkIsProgressOnlyIfItHasRun() {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      queue.progress.totalUnitCount = 10
+      queue.isSuspended = true
+      let operations = (0..<4).map { _ in BlockOperation {} }
+      let (cancelledInside, asynchronous) = (CancelsItself(), Asynchronous {})
+      queue.addOperations(operations + [cancelledInside, asynchronous], waitUntilFinished: false)
+      operations[0].cancel()
+      operations[2].cancel()
+      queue.isSuspended = false
+      _ = asynchronous.begun.comes()
+      asynchronous.end()
+      queue.waitUntilAllOperationsAreFinished()
+      journal.write("\(queue.progress.completedUnitCount) \(cancelledInside.isCancelled)")
+      queue.isSuspended = true
+      queue.addOperation {}
+      queue.addOperation(BlockOperation {})
+      queue.cancelAllOperations()
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+      journal.write("\(queue.progress.completedUnitCount)")
+    }
+    #expect(seen == ["3 true", "3"])
+  }
+
+  @Test func workOfEndedOwnersIsNoProgress() throws {
+    let queue = OwnerScopedQueue()
+    let (doomed, other) = (OwnerLifetime(), OwnerLifetime())
+    queue.progress.totalUnitCount = 100
+    queue.isSuspended = true
+    for lifetime in [doomed, other] {
+      queue.async(lifetime: lifetime) {}
+      queue.addOperation(lifetime: lifetime) {}
+      let graph = OperationGraph(lifetime: lifetime)
+      _ = graph.node {}
+      try graph.run(on: queue)
+    }
+    doomed.end()
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(queue.progress.completedUnitCount == 3)
+  }
+
   @Test func settingsAreKept() {
     _ = compare { queue, journal in
       journal.write("\(queue.maxConcurrentOperationCount) \(type(of: queue).defaultMaxConcurrentOperationCount)")
@@ -129,7 +173,51 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     }
   }
 
-  @Test func priorityAndLimitChangeWhileWorkIsPending() {
+  @Test(arguments: [true, false]) func priorityOfPendingOperationsChanges(isSuspended: Bool) {
+    let seen = compare { queue, journal in
+      queue.maxConcurrentOperationCount = 1
+      let gate = Gate()
+      let first = BlockOperation { gate.pass() }
+      queue.addOperation(first)
+      _ = gate.hasBegun()
+      queue.isSuspended = isSuspended
+      let operations = (0..<6).map { number in BlockOperation { journal.write("\(number)") } }
+      queue.addOperations(operations, waitUntilFinished: false)
+      operations[4].queuePriority = .veryHigh
+      operations[0].queuePriority = .veryLow
+      operations[2].queuePriority = .high
+      operations[5].queuePriority = .high
+      gate.open()
+      first.waitUntilFinished()
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+    }
+    #expect(seen == ["4", "2", "5", "1", "3", "0"])
+  }
+
+  /// However often, an operation has a record at each of the five priorities at most.
+  @Test func priorityOfOperationsOfOursChangesBackAndForth() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    queue.isSuspended = true
+    let journal = Journal<Int>()
+    let operations = (0..<2_000).map { number in OwnedBlockOperation(lifetime: .forTests) { journal.write(number) } }
+    queue.addOperations(operations, waitUntilFinished: false)
+    for priority in [Operation.QueuePriority.veryHigh, .low, .normal, .veryLow, .high, .low, .veryHigh] {
+      for operation in operations { operation.queuePriority = priority }
+    }
+    for operation in operations[1_000...] { operation.queuePriority = .normal }
+    let records = queue.lock.withLock {
+      let slot = queue.state.stages[0].existingSlot(for: .forTests)
+      return (0..<Stage.levelCount).reduce(0) { $0 + (slot?.lane(at: $1)?.work.count ?? 0) }
+    }
+    #expect(records <= 2_000 * Stage.levelCount)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    let isInOrder = journal.entries == Array(0..<2_000)
+    #expect(isInOrder)
+  }
+
+  @Test func limitChangesWhileWorkIsPending() {
     let seen = compare { queue, journal in
       queue.maxConcurrentOperationCount = 0
       queue.addOperation { journal.write("first") }
@@ -173,8 +261,9 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     let seen = compare { queue, journal in
       let operation = Moody { journal.write("ready") }
       queue.addOperation(operation)
-      queue.addOperation { journal.write("other") }
-      while queue.operationCount > 1 { Thread.sleep(forTimeInterval: 0.0005) }
+      let other = BlockOperation { journal.write("other") }
+      queue.addOperation(other)
+      other.waitUntilFinished()
       operation.isWilling.value = true
       // Foundation has to be told; ours asks from time to time.
       if tells || queue is FoundationQueue { operation.didChangeValue(forKey: "isReady") }
@@ -221,6 +310,10 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     main.maxConcurrentOperationCount = 7
     #expect(!main.isSuspended && main.maxConcurrentOperationCount == 1 && main.underlyingQueue?.label == DispatchQueue.main.label)
   }
+}
+
+private final class CancelsItself: Operation, @unchecked Sendable {  // stores nothing
+  override func main() { cancel() }
 }
 
 /// Ready when it is in the mood.

@@ -38,17 +38,16 @@ private final class PlainOwner: Sendable {}
     var (owner, object): (TokenOwner?, PlainOwner?) = (TokenOwner(), PlainOwner())
     let (ownerSeen, objectSeen) = (Weakly<TokenOwner>(), Weakly<PlainOwner>())
     (ownerSeen.object, objectSeen.object) = (owner, object)
-    let kept = Counter()
+    let kept = LiveCount()
     for _ in 0..<10 {
-      kept.add(2)
-      let (first, second) = (Farewell { kept.add(-1) }, Farewell { kept.add(-1) })
+      let (first, second) = (kept.makeMember(), kept.makeMember())
       queue.async(owner: owner!) { _ in first.mustNotRun() }
       queue.addOperation(owner: object!) { _ in second.mustNotRun() }
     }
     queue.asyncAfter(.seconds(600), owner: owner!) { _ in Issue.record("has run") }
     (owner, object) = (nil, nil)
     #expect(ownerSeen.object == nil && objectSeen.object == nil)
-    #expect(becomes { kept.value == 0 })
+    #expect(kept.becomesZero())
     #expect(queue.becomesIdle())
     #expect(queue.statistics.skippedForEndedOwners == 20)
   }
@@ -58,13 +57,14 @@ private final class PlainOwner: Sendable {}
     var owner: TokenOwner? = TokenOwner()
     let seen = Weakly<TokenOwner>()
     seen.object = owner
+    let gone = goodbye(of: owner!)
     let gate = Gate()
     queue.async(owner: owner!) { _ in gate.pass() }
     #expect(gate.hasBegun())
     owner = nil
     #expect(seen.object != nil)
     gate.open()
-    #expect(becomes { seen.object == nil })
+    #expect(gone.comes())
   }
 
   @Test func ownerMayHaveWorkInManyQueues() {

@@ -12,8 +12,8 @@ import Testing
     let isDone = returns {
       for _ in 0..<1_000 {
         let lifetime = OwnerLifetime()
-        lifetime.onEnd { _ in
-          _ = queue.operationCount
+        lifetime.onEnd { [weak queue] _ in  // the queue keeps some of the last lifetimes
+          _ = queue?.operationCount
           seen.add()
         }
         queue.async(lifetime: lifetime) {}
@@ -119,12 +119,12 @@ import Testing
 
   @Test func queueGoesWithTheLastOfItsWork() {
     let lifetime = OwnerLifetime()
-    let seen = Weakly<OwnerScopedQueue>()
+    let gone: DispatchSemaphore
     let gate = Gate()
     let ran = Counter()
     do {
       let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
-      seen.object = queue
+      gone = goodbye(of: queue)
       queue.addOperation { gate.pass() }
       for _ in 0..<100 {
         queue.async(lifetime: lifetime) { ran.add() }
@@ -133,9 +133,9 @@ import Testing
       queue.addBarrierBlock { ran.add() }
       #expect(gate.hasBegun())
     }
-    #expect(seen.object != nil)
+    #expect(gone.wait(timeout: .now()) == .timedOut)
     gate.open()
-    #expect(becomes { seen.object == nil })
+    #expect(gone.comes())
     #expect(ran.value == 201)
   }
 }

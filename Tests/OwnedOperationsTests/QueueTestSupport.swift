@@ -55,8 +55,45 @@ final class Weakly<Object: AnyObject & Sendable>: @unchecked Sendable {  // writ
   weak var object: Object?
 }
 
-/// Returns when the condition holds, which another thread is about to see to.
-/// - Returns: false if it doesn't come about.
-func becomes(_ condition: @escaping @Sendable () -> Bool) -> Bool {
-  returns { while !condition() { Thread.sleep(forTimeInterval: 0.0005) } }
+/// Counts what is there, from any thread, and knows when nothing is left.
+final class LiveCount: Sendable {
+  private let lock = Lock()
+  // Guarded by `lock`.
+  nonisolated(unsafe) private var count = 0
+  nonisolated(unsafe) private var waiter: DispatchSemaphore?
+
+  var value: Int { lock.withLock { count } }
+
+  func add(_ amount: Int = 1) {
+    lock.withLock {
+      count += amount
+      guard count == 0 else { return }
+      waiter?.signal()
+      waiter = nil
+    }
+  }
+
+  /// An object that counts until it goes.
+  func makeMember() -> Farewell {
+    add()
+    return Farewell { self.add(-1) }
+  }
+
+  /// Returns when nothing is left, which others are about to see to. For one thread at a time.
+  /// - Returns: false if it doesn't come about.
+  func becomesZero() -> Bool {
+    let semaphore = DispatchSemaphore(value: 0)
+    let isZero = lock.withLock {
+      if count > 0 { waiter = semaphore }
+      return count <= 0
+    }
+    return isZero || semaphore.comes()
+  }
+}
+
+/// Signalled when the object goes.
+func goodbye<Object: AnyObject>(of object: Object) -> DispatchSemaphore {
+  let semaphore = DispatchSemaphore(value: 0)
+  onDeinit(of: object) { _, _ in semaphore.signal() }
+  return semaphore
 }

@@ -114,6 +114,48 @@ import Testing
     #expect(most.value == 0)
   }
 
+  @Test(arguments: [OwnerScopedQueue.defaultMaxConcurrentOperationCount, 1, 3])
+  func thousandOperationsMayWaitAtOnceForOthersOfTheirQueue(limit: Int) {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: limit)
+    let ran = Counter()
+    queue.isSuspended = true
+    let last = OwnedBlockOperation(lifetime: .forTests) { ran.add() }
+    for number in 0..<1_000 {
+      queue.addOperation {
+        if number % 2 == 0 {
+          last.waitUntilFinished()
+        } else {
+          let own = OwnedBlockOperation(lifetime: .forTests) {}
+          own.addDependency(last)
+          queue.addOperations([own], waitUntilFinished: true)
+        }
+        ran.add()
+      }
+    }
+    queue.addOperation(last)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(ran.value == 1_001)
+  }
+
+  @Test(arguments: [OwnerScopedQueue.defaultMaxConcurrentOperationCount, 1])
+  func waitsMayBeNestedAThousandDeep(limit: Int) {
+    let (queue, other) = (OwnerScopedQueue(maxConcurrentOperationCount: limit), OwnerScopedQueue(maxConcurrentOperationCount: limit))
+    let depth = Counter()
+    @Sendable func descend() {
+      depth.add()
+      guard depth.value < 1_000 else { return }
+      let next = OwnedBlockOperation(lifetime: .forTests) { descend() }
+      (depth.value % 2 == 0 ? queue : other).addOperation(next)
+      next.waitUntilFinished()
+    }
+    queue.addOperation { descend() }
+    #expect(queue.becomesIdle())
+    #expect(other.becomesIdle())
+    #expect(depth.value == 1_000)
+    #expect(queue.statistics.succeeded + other.statistics.succeeded == 1_000)
+  }
+
   @Test func workMayWaitForItsOwnEnd() {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let lifetime = OwnerLifetime()

@@ -22,7 +22,7 @@ final class DependencyCell: Sendable {
   nonisolated(unsafe) private var entries: [Entry] = []
   nonisolated(unsafe) private var removedCount = 0
   nonisolated(unsafe) private var places: [ObjectIdentifier: Int] = [:]
-  nonisolated(unsafe) private var sentinels: [ObjectIdentifier: PlainDependencySentinel] = [:]
+  nonisolated(unsafe) private var sentinels: [ObjectIdentifier: FinishSentinel] = [:]
 
   init(_ dependent: OwnedOperation) {
     self.dependent = UnretainedReference(dependent)
@@ -52,7 +52,7 @@ final class DependencyCell: Sendable {
   struct Removal {
     let wasAwaited: Bool
     let operation: Operation?
-    let sentinel: PlainDependencySentinel?
+    let sentinel: FinishSentinel?
   }
 
   /// - Returns: nil if the operation is not there. What is in the removal is to be released outside locks.
@@ -99,23 +99,23 @@ final class DependencyCell: Sendable {
     }
   }
 
-  /// - Returns: false if the operation is not waited for any more.
-  func keep(_ sentinel: PlainDependencySentinel, for operation: Operation) -> Bool {
+  /// - Returns: false if the operation is not waited for any more, or is watched: it may have been removed and added again at the same time.
+  func keep(_ sentinel: FinishSentinel, for operation: Operation) -> Bool {
     lock.withLock {
-      guard let place = place(of: operation), entries[place].isAwaited else { return false }
+      guard let place = place(of: operation), entries[place].isAwaited, sentinels[ObjectIdentifier(operation)] == nil else { return false }
       sentinels[ObjectIdentifier(operation)] = sentinel
       return true
     }
   }
 
-  func takeSentinel(for operation: Operation) -> PlainDependencySentinel? {
+  func takeSentinel(for operation: Operation) -> FinishSentinel? {
     lock.withLock { sentinels.removeValue(forKey: ObjectIdentifier(operation)) }
   }
 
   /// In the dependent's deinit. Appends the dependencies, to be let go of.
   func close(into operations: inout [Operation]) {
     var formerEntries: [Entry] = []
-    var formerSentinels: [ObjectIdentifier: PlainDependencySentinel] = [:]
+    var formerSentinels: [ObjectIdentifier: FinishSentinel] = [:]
     lock.withLock {
       dependent = nil
       places = [:]

@@ -4,12 +4,26 @@ import Synchronization
 /// Tells once when a plain operation has finished.
 ///
 /// On Linux it is an operation that depends on the plain one and is in no queue: the base class asks `isReady` of it when the plain one finishes, and
-/// that question is the news. The plain operation knows its dependents unretained, so whoever made the sentinel keeps it until it has fired, or disarms it.
-// `@unchecked Sendable`: `hasFired` is atomic; `observation` is written once, before the sentinel is shared; the rest never changes.
+/// that question is the news. On platforms with an Objective-C runtime it observes `isFinished`.
+///
+/// ## Protocol
+///
+/// A plain operation knows its dependents unretained, and goes through them, under its own lock, when it announces its finish. That is a moment after `isFinished`
+/// has become true, so the news may come before the announcement, and the sentinel may go between the two. What makes that safe: whoever holds an armed sentinel keeps it until it has fired or calls
+/// `disarm`, and both take it out of the plain operation's list, under that operation's lock, before they let go of it.
+///
+/// `phase` says who does that. The base class enters itself in two steps, and a removal between the two would find nothing to remove; so as long as
+/// `arm` is at it (`arming`), `fire` and `disarm` only turn the phase to `over`, and `arm` takes the sentinel out when it finds that. The one that turns `over` also decides
+/// whether the news is told: after a `disarm` that came first it is not.
+// `@unchecked Sendable`: `phase` is atomic; `observation` is written by `arm`, and read by whoever follows it in turning the phase; the rest never changes.
 final class FinishSentinel: Operation, @unchecked Sendable {
+  private enum Phase: UInt8, AtomicRepresentable {
+    case new, arming, armed, over
+  }
+
   private let operation: Operation
   private let body: @Sendable () -> Void
-  private let hasFired = Atomic<Bool>(false)
+  private let phase = Atomic<Phase>(.new)
 
   #if canImport(ObjectiveC)
     private var observation: NSKeyValueObservation?
@@ -20,8 +34,9 @@ final class FinishSentinel: Operation, @unchecked Sendable {
     self.body = body
   }
 
-  /// Begins to watch. If the operation has finished meanwhile, tells at once.
+  /// Begins to watch. If the operation has finished, tells at once.
   func arm() {
+    guard turn(.new, to: .arming) else { return }
     #if canImport(ObjectiveC)
       observation = operation.observe(\.isFinished, options: [.initial]) { [weak self] operation, _ in
         if operation.isFinished { self?.fire() }
@@ -29,16 +44,12 @@ final class FinishSentinel: Operation, @unchecked Sendable {
     #else
       addDependency(operation)
     #endif
-    if hasFired.load(ordering: .acquiring) { disarm() }
+    if !turn(.arming, to: .armed) { stopWatching() }
   }
 
+  /// Stops watching: the news will not be told if it has not been yet.
   func disarm() {
-    hasFired.store(true, ordering: .releasing)
-    #if canImport(ObjectiveC)
-      observation?.invalidate()
-    #else
-      removeDependency(operation)
-    #endif
+    _ = end()
   }
 
   override var isReady: Bool {
@@ -47,8 +58,25 @@ final class FinishSentinel: Operation, @unchecked Sendable {
   }
 
   private func fire() {
-    guard !hasFired.exchange(true, ordering: .acquiringAndReleasing) else { return }
-    body()
-    disarm()
+    if end() { body() }
+  }
+
+  /// - Returns: whether it was not over before.
+  private func end() -> Bool {
+    let former = phase.exchange(.over, ordering: .acquiringAndReleasing)
+    if former == .armed { stopWatching() }
+    return former != .over
+  }
+
+  private func turn(_ expected: Phase, to desired: Phase) -> Bool {
+    phase.compareExchange(expected: expected, desired: desired, ordering: .acquiringAndReleasing).exchanged
+  }
+
+  private func stopWatching() {
+    #if canImport(ObjectiveC)
+      observation?.invalidate()
+    #else
+      removeDependency(operation)
+    #endif
   }
 }

@@ -5,6 +5,9 @@ protocol OperationScheduler: AnyObject, Sendable {
   /// An operation that was attached blocked has become ready. Any thread, outside locks; once for each time the scheduler found it blocked.
   func operationDidBecomeReady(_ operation: OwnedOperation)
 
+  /// The work is about to run. Once at most for each operation attached, before its finish; under the operation's lock.
+  func operationDidBegin()
+
   /// `isFinished` is visible and dependents have been released. Once for each operation attached, before its completion block; any thread.
   func operationDidFinish(_ operation: OwnedOperation)
 

@@ -35,10 +35,18 @@ extension OwnedOperation {
     if let owned {
       if !owned.addDependent(cell), cell.resolve(owned) != nil { changeDependencyCount(by: -1) }
     } else {
-      let sentinel = PlainDependencySentinel(dependency, cell)
+      let sentinel = FinishSentinel(of: dependency) { Self.plainDependencyDidFinish(dependency, cell) }
       if cell.keep(sentinel, for: dependency) { sentinel.arm() }
     }
     checkSuccess(of: dependency)
+  }
+
+  private static func plainDependencyDidFinish(_ dependency: Operation, _ cell: DependencyCell) {
+    let failure = dependency.isCancelled ? DependencyFailure(dependency) : nil
+    if let dependent = cell.resolve(dependency) {
+      Aftermath.run { aftermath in dependent.dependencyDidFinish(failure, &aftermath) }
+    }
+    _ = cell.takeSentinel(for: dependency)
   }
 
   final func deleteDependency(_ dependency: Operation) {

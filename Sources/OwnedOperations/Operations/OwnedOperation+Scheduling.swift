@@ -16,9 +16,6 @@ extension OwnedOperation {
     return word.phase == .pending && word.contains(.announced) && word.isReady
   }
 
-  /// Whether plain operations that depend on this one know that it has finished.
-  final var hasToldFoundation: Bool { load().contains(.foundationWasTold) }
-
   /// Whether the work began.
   final var didRun: Bool { load().contains(.ran) }
 }

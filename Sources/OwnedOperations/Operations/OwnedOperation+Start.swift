@@ -56,14 +56,30 @@ extension OwnedOperation {
       finishExecution(throwing: nil)  // which sees that the owner has ended, and cancels
       return
     }
-    word.bitwiseOr(StateWord.Bits.ran.rawValue, ordering: .relaxed)
+    guard takeOwner() else {
+      cancel(.ownerEnded)
+      finishExecution(throwing: nil)
+      return
+    }
+    let timeout = begin(isAttached: change.new.contains(.attached))
     if change.new.contains(.isObserved) { deliverChanges() }
     #if canImport(ObjectiveC)
       tellFoundation(.isExecuting)
     #endif
-    armTimeout()
+    if let timeout { armTimeout(timeout) }
     OperationThread.run(inside: self) { main() }
     if !isAsynchronous || load().contains(.failed) { finishExecution(throwing: nil) }
+  }
+
+  /// - Returns: the timeout.
+  private func begin(isAttached: Bool) -> Duration? {
+    lock.lock()
+    defer { lock.unlock() }
+    // Unless somebody has finished it since it was started: then the scheduler has heard that it ended without having run.
+    guard !isAttached || scheduler != nil else { return nil }
+    scheduler?.operationDidBegin()
+    word.bitwiseOr(StateWord.Bits.ran.rawValue, ordering: .relaxed)
+    return extras?.timeout
   }
 
   /// The operation was cancelled before the start. When this returns, it has finished.
@@ -92,8 +108,7 @@ extension OwnedOperation {
     }
   }
 
-  private func armTimeout() {
-    guard let timeout else { return }
+  private func armTimeout(_ timeout: Duration) {
     let timer = OperationTimers.makeTimer(after: timeout) { [weak self] in self?.timeoutDidPass() }
     let isArmed = lock.withLock {
       guard !load().isFinished else { return false }

@@ -96,6 +96,10 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
     open override var isConcurrent: Bool { isAsynchronous }
   #endif
 
+  /// For a kind of operation that holds the object that owns it: holds it strongly from now on. False if it has gone, though its lifetime has not ended: it shared its token
+  /// with others, or is in its deinit. Then the work is not run.
+  func takeOwner() -> Bool { true }
+
   /// Lets go of what the kind of operation has stored of its work. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}
 

@@ -22,7 +22,7 @@ extension GraphRun {
       worker.setChainNode(node)
       found.reset()
       count += 1
-      let outcome = perform(node)
+      let outcome = perform(node, on: worker, after: succeeded)
       switch outcome {
       case .succeeded:
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
@@ -31,7 +31,7 @@ extension GraphRun {
         collectReady(after: node, keeping: attributes, into: &found)
       case .failed:
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
-        queue.countFailedNode(slot(attributes.lifetime))
+        queue.countFailedNode(slot(attributes.lifetime), on: worker, after: succeeded)
         if policy == .requireSuccess { blame(node) }
         collectReady(after: node, keeping: attributes, into: &found)
       default:
@@ -81,8 +81,14 @@ extension GraphRun {
   @inline(__always)
   func markListed(_ node: UInt32) { states[Int(node)].store(NodeState.listed.rawValue, ordering: .releasing) }
 
-  private func perform(_ node: UInt32) -> NodeState {
+  /// Whether the node, or one of a bundle, waits for its turn. Under the queue's lock.
+  func isListed(_ number: UInt32) -> Bool {
+    nodes(of: number).contains { states[Int($0)].load(ordering: .acquiring) == NodeState.listed.rawValue }
+  }
+
+  private func perform(_ node: UInt32, on worker: Worker, after succeeded: UInt32) -> NodeState {
     if let reason = reasonNotToRun(node) { return reason }
+    worker.batch.setBegun(nodesOver: succeeded)
     do {
       try pieces.call(node)
       return .succeeded
@@ -189,7 +195,8 @@ extension GraphRun {
       for node in wave {
         let outcome = reasonNotToRun(node) ?? reason
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
-        counted.add(arrays.attributes[Int(node)].lifetime, isSkipped: outcome.isEndOfOwner)
+        let attributes = arrays.attributes[Int(node)]
+        counted.add(attributes.lifetime, attributes.level, isSkipped: outcome.isEndOfOwner)
       }
       counted.flush()
       var next: ContiguousArray<UInt32> = []
@@ -216,18 +223,20 @@ private struct CancelledNodes {
   let run: GraphRun
   let queue: OwnerScopedQueue?
   var owner = 0
+  var level = 0
   var count = 0
   var skipped = 0
 
-  mutating func add(_ owner: Int, isSkipped: Bool) {
-    if owner != self.owner { flush() }
+  mutating func add(_ owner: Int, _ level: Int, isSkipped: Bool) {
+    if owner != self.owner || level != self.level { flush() }
     self.owner = owner
+    self.level = level
     count += 1
     if isSkipped { skipped += 1 }
   }
 
   mutating func flush() {
-    if count > 0 { queue?.countCancelledNodes(run.slot(owner), count: count, skipped: skipped) }
+    if count > 0 { queue?.countCancelledNodes(run.slot(owner), level: level, count: count, skipped: skipped) }
     (count, skipped) = (0, 0)
   }
 }

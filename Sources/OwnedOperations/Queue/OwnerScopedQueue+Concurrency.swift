@@ -57,6 +57,10 @@ extension OwnerScopedQueue: TaskExecutor {
       turn.finish()
       if turn.isCancelled { throw CancellationError() }
       return value
+    } catch is OwnerHasGone {
+      turn.cancel(.ownerEnded)
+      turn.finish()
+      throw CancellationError()
     } catch {
       turn.finish(throwing: error)
       if turn.isCancelled { throw CancellationError() }
@@ -91,11 +95,14 @@ extension OwnerScopedQueue: TaskExecutor {
     _ owner: Owner, _ body: @escaping @Sendable (Owner) async throws -> T
   ) -> @Sendable () async throws -> T {
     { [weak owner] in
-      guard let owner else { throw CancellationError() }
+      guard let owner else { throw OwnerHasGone() }
       return try await body(owner)
     }
   }
 }
+
+/// The object has gone, though its lifetime has not ended.
+private struct OwnerHasGone: Error {}
 
 /// The place in the queue of a task: an asynchronous operation that executes while the task has its turn.
 private final class Turn: OwnedOperation, @unchecked Sendable {  // stores constants only

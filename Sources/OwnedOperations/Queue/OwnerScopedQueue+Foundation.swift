@@ -150,6 +150,7 @@ extension OwnerScopedQueue {
     get { lock.withLock { state.isSuspended } }
     set {
       guard !isMain else { return }
+      if !newValue, isSuspended { followPriorities(isResuming: true) }
       lock.lock()
       state.isSuspended = newValue
       if newValue { state.takeBatchesBack() }
@@ -212,8 +213,8 @@ extension OwnerScopedQueue {
     return count
   }
 
-  /// Set its `totalUnitCount` to have it report: each operation or job that finishes then completes one unit. Barriers don't count: as in Foundation, they
-  /// are the place to change `totalUnitCount`.
+  /// Set its `totalUnitCount` to have it report: each operation or job whose work has run then completes one unit when it finishes. As in Foundation, what was cancelled before it began is no
+  /// progress, nor is a plain operation that overrides `start()` and goes on when that has returned; and barriers don't count: they are the place to change `totalUnitCount`.
   public var progress: Progress {
     lock.withLock {
       if let progress = state.progress { return progress }

@@ -98,20 +98,22 @@ extension OwnerScopedQueue {
   // MARK: Counting
 
   /// A node that threw. Those that succeed are counted with the worker's batch.
-  func countFailedNode(_ slot: OwnerSlot) {
+  func countFailedNode(_ slot: OwnerSlot, on worker: Worker, after succeeded: UInt32) {
     lock.lock()
+    worker.batch.setNodesOver(succeeded)
     slot.stage.finish(slot)
     state.statistics.count(.failed)
     state.finish(1)
     unlockAndFollowUp()
   }
 
-  func countCancelledNodes(_ slot: OwnerSlot, count: Int, skipped: Int) {
+  func countCancelledNodes(_ slot: OwnerSlot, level: Int, count: Int, skipped: Int) {
     lock.lock()
     slot.stage.finish(slot, count: count)
+    state.noteDead(count, level: level, of: slot)
     state.statistics.cancelled += count
     state.statistics.skippedForEndedOwners += skipped
-    state.finish(count)
+    state.finish(count, withoutRunning: count)
     state.afterFinish(of: slot)
     unlockAndFollowUp()
   }

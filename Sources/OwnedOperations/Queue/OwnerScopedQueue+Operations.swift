@@ -35,8 +35,8 @@ extension OwnerScopedQueue: OperationScheduler {
       throw refusal
     }
     for case let proxy as PlainOperationProxy in scheduled where !proxy.isReadyByDependencies { watch(proxy, at: nil) }
-    // Those cancelled before have nothing to wait for, not even for a suspended queue.
-    for operation in scheduled where operation.isCancelled { operation.start() }
+    // Those cancelled before have nothing to wait for, not even for a suspended queue. A worker may have come first.
+    for operation in scheduled where operation.isCancelled { _ = operation.startIfReady() }
   }
 
   /// The operation itself if it is ours, or one of ours that runs it.
@@ -166,8 +166,11 @@ extension OwnerScopedQueue: OperationScheduler {
     unlockAndFollowUp()
   }
 
+  func operationDidBegin() { begunOperations.add() }
+
   func operationDidFinish(_ operation: OwnedOperation) {
     lock.lock()
+    if operation.didRun { state.endedOperations += 1 }
     guard let entry = state.operations.remove(operation) else {
       lock.unlock()
       return
@@ -178,8 +181,13 @@ extension OwnerScopedQueue: OperationScheduler {
       state.detached -= 1
       slot.stage.changeExecuting(slot, by: -1)
     }
+    let deadRecords = entry.levels.nonzeroBitCount - (operation.didRun ? 1 : 0)
+    if deadRecords > 0 {
+      for level in 0..<Stage.levelCount where entry.levels & 1 << level != 0 { state.noteDead(1, level: level, of: slot) }
+    }
     state.statistics.count(operation)
-    state.finish(1)
+    let isProgress = state.progress != nil && (operation as? PlainOperationProxy)?.ranToItsEnd ?? operation.didRun
+    state.finish(1, withoutRunning: isProgress ? 0 : 1)
     state.afterFinish(of: slot)
     unlockAndFollowUp()
   }
@@ -188,6 +196,25 @@ extension OwnerScopedQueue: OperationScheduler {
     lock.lock()
     if let place = state.operations.place(of: operation), state.operations[place].levels != 0 { makeReady(place) }
     unlockAndFollowUp()
+  }
+
+  // MARK: Priorities of plain operations
+
+  /// Nobody tells us when the priority of a plain operation is changed. So it is looked for when the queue is resumed, and when a plain operation finishes, before the next is taken; but for
+  /// no more than a twentieth of the time, because it is linear in the operations.
+  func followPriorities(isResuming: Bool) {
+    let start = DispatchTime.now().uptimeNanoseconds
+    let operations = lock.withLock {
+      isResuming || start >= state.nextLookAtPriorities ? state.operations.operations : []
+    }
+    guard operations.count > (isResuming ? 0 : 1) else { return }
+    // Outside the lock: a subclass may have overridden the property.
+    for case let proxy as PlainOperationProxy in operations {
+      let priority = proxy.operation.queuePriority
+      if proxy.queuePriority != priority { proxy.queuePriority = priority }
+    }
+    let end = DispatchTime.now().uptimeNanoseconds
+    lock.withLock { state.nextLookAtPriorities = end + 20 * (end - start) }
   }
 
   // MARK: Operations with a condition of their own

@@ -35,8 +35,9 @@ extension OwnerScopedQueue {
     guard lifetime.bind(owner) else {
       // Another object came first with the same token.
       submit(
-        .reportingBlock { [weak owner] in
+        .reportingBlock { [weak owner] batch in
           guard let owner else { return .skipped }
+          batch.setBegun()
           body(owner)
           return .succeeded
         }, lifetime: lifetime, priority: priority)
@@ -115,10 +116,10 @@ extension OwnerScopedQueue {
   private func addOperation<Owner: AnyObject & Sendable>(
     _ owner: Owner, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority, _ body: @escaping @Sendable (Owner) throws -> Void
   ) -> OwnedOperation {
-    addOperation(lifetime: lifetime, priority: priority) { [weak owner] in
-      guard let owner else { return }
-      try body(owner)
-    }
+    let operation = OwnerBlockOperation(owner, lifetime, body)
+    if priority != .normal { operation.queuePriority = priority }
+    addOperation(operation)
+    return operation
   }
 
   // MARK: Cancelling, counting, waiting

@@ -26,6 +26,8 @@ public final class OwnerScopedQueue: Sendable {
   let lock = Lock()
   /// Guarded by `lock`, which is what makes its accesses exclusive.
   @exclusivity(unchecked) nonisolated(unsafe) var state: QueueState
+  /// Operations of this queue whose work has begun.
+  let begunOperations = OperationCounter()
   let isMain: Bool
   /// Owns the operations that have no owner: blocks, and those that run plain operations.
   let ownLifetime = OwnerLifetime()

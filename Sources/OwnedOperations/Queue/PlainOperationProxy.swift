@@ -6,10 +6,14 @@ import Foundation
 /// us that a plain operation that waits was cancelled, or that a condition of its own has changed; the queue asks from time to time.
 ///
 /// The plain operation is always started, also when it was cancelled: that is how Foundation's operations finish.
-final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // stored properties are set in init, but `sentinel`: see there
+final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // stored properties are set in init, but for two: see there
   let operation: Operation
+  private weak var queue: OwnerScopedQueue?
   /// Written by the thread that starts the proxy, before it is armed; read by nobody.
   private var sentinel: FinishSentinel?
+  /// Whether `start()` ran the work and returned when it was over: what Foundation counts as progress. Written by the thread that starts the proxy, before it
+  /// finishes it; read after the finish.
+  private(set) var ranToItsEnd = false
 
   /// The plain operations in queues of ours. (Foundation does not tell which are in its own.)
   private static let enqueued = OperationSet()
@@ -21,6 +25,7 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
     if operation.isExecuting { throw .alreadyExecuting(label) }
     guard Self.enqueued.insert(operation) else { throw .alreadyEnqueued(label) }
     self.operation = operation
+    self.queue = queue
     super.init(lifetime: queue.ownLifetime)
     name = operation.name
     queuePriority = operation.queuePriority
@@ -37,8 +42,10 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
   override var isReady: Bool { operation.isReady }
 
   override func perform() throws {
+    let wasCancelled = operation.isCancelled
     operation.start()
     if operation.isFinished {
+      ranToItsEnd = !wasCancelled
       plainOperationDidFinish()
       return
     }
@@ -49,21 +56,29 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
 
   private func plainOperationDidFinish() {
     Self.enqueued.remove(operation)
-    if operation.isCancelled {
-      leaveUnfinishedDependencies()
-      super.cancel()
-    }
+    leaveDependencies()
+    if operation.isCancelled { super.cancel() }
+    queue?.followPriorities(isResuming: false)
     finish()
   }
 
-  /// A cancelled operation may finish, and go, before what it depends on. On Linux, what it depends on would still know it, unretained, and go to it at its own
-  /// finish.
-  private func leaveUnfinishedDependencies() {
-    for dependency in operation.dependencies {
-      let hasToldDependents = (dependency as? OwnedOperation)?.hasToldFoundation ?? dependency.isFinished
-      if !hasToldDependents { operation.removeDependency(dependency) }
-    }
+  /// An operation that was cancelled, or that overrides `isReady`, may finish, and go, before what it depends on. On Linux, what it depends on would still
+  /// know it, unretained, and go to it when it announces its own finish: at some time after its `isFinished` has become true.
+  private func leaveDependencies() {
+    #if !canImport(ObjectiveC)
+      for dependency in operation.dependencies where !Self.hasAnnouncedFinish(dependency) { operation.removeDependency(dependency) }
+    #endif
   }
+
+  #if !canImport(ObjectiveC)
+    /// Only the base class knows: an operation that is made to depend on one that has announced its finish is ready.
+    private static func hasAnnouncedFinish(_ operation: Operation) -> Bool {
+      let probe = Operation()
+      probe.addDependency(operation)
+      defer { probe.removeDependency(operation) }  // which would know the probe unretained, too
+      return probe.isReady
+    }
+  #endif
 
   /// Cancels the plain operation, which finishes when the queue starts it.
   override func cancel() {

@@ -16,7 +16,8 @@ import Foundation
 /// awake or on its way, and no wake-up is lost.
 ///
 /// Slots: an explicit limit counts workers that are not blocked in a wait of ours, and asynchronous operations. Without a limit there is a slot per processor, and one more for each worker
-/// that is blocked in a wait of ours or that the monitor found not to be using its processor.
+/// that is blocked in a wait of ours or that the monitor found not to be using its processor. There is no end to workers that are blocked in a wait of ours: what they wait for
+/// may be in this queue, behind any number of others that wait. Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of them.
 ///
 /// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
 /// have a deinit of the user's, so records are released after unlocking.
@@ -39,6 +40,8 @@ struct QueueState: ~Copyable {
   var unfinishedBarriers = 0
   var isBarrierRunning = false
   var statistics = OwnerScopedQueue.Statistics()
+  /// Operations that have finished after their work had begun.
+  var endedOperations = 0
   var waits = WaitList()
   var operations = OperationRegistry()
   /// Runs of graphs that have not finished.
@@ -46,6 +49,8 @@ struct QueueState: ~Copyable {
   /// Operations whose own `isReady` holds them back.
   var watched: [OwnedOperation] = []
   var isExaminationScheduled = false
+  /// When to look for changed priorities of plain operations again, in nanoseconds.
+  var nextLookAtPriorities: UInt64 = 0
   /// What is to be released after unlocking.
   var garbage: [TakenWork] = []
   let departures = SlotDepartures()
@@ -80,7 +85,7 @@ struct QueueState: ~Copyable {
   // MARK: Workers
 
   static let processors = max(2, ProcessInfo.processInfo.activeProcessorCount)
-  /// GCD has 255 threads for all serial queues of a quality of service; this leaves some to others.
+  /// Not counting those that are blocked in a wait of ours.
   static let mostWorkers = 192
   static let mostUnlimitedWorkers = 64
 
@@ -105,8 +110,8 @@ struct QueueState: ~Copyable {
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
   mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
     guard arriving == 0, returning.isEmpty, hasWork else { return nil }
-    let most = limit == .max ? Self.mostUnlimitedWorkers + waiting : Self.mostWorkers
-    guard hasSlot(beside: activeWorkers.count), activeWorkers.count < min(most, Self.mostWorkers) else {
+    let most = limit == .max ? Self.mostUnlimitedWorkers : Self.mostWorkers
+    guard hasSlot(beside: activeWorkers.count), activeWorkers.count - waiting < most else {
       monitor(queue)
       return nil
     }
@@ -141,7 +146,7 @@ struct QueueState: ~Copyable {
       last.place = worker.place
     }
     setStuck(worker, false)
-    if worker.make == workerMake { idleWorkers.append(worker) }
+    if worker.make == workerMake, idleWorkers.count < Self.mostUnlimitedWorkers { idleWorkers.append(worker) }
   }
 
   /// A worker that is blocked in a wait of ours is counted as such, and not as stuck.
@@ -211,6 +216,7 @@ struct QueueState: ~Copyable {
   /// Counts what the worker has finished.
   mutating func settle(_ worker: Worker, isWorker: Bool) {
     var finished = 0
+    var skipped = 0
     worker.batch.settle(isWorker: isWorker) { lane, result, nodes in
       let slot = lane.slot
       if nodes > 0 {
@@ -225,10 +231,11 @@ struct QueueState: ~Copyable {
         slot.stage.finish(slot)
         statistics.count(result)
         finished += 1
+        if result == .skipped { skipped += 1 }
       }
       afterFinish(of: slot)
     }
-    finish(finished)
+    finish(finished, withoutRunning: skipped)
   }
 
   /// Something of the owner's is over: another turn of its may be due, or its slot.
@@ -239,16 +246,23 @@ struct QueueState: ~Copyable {
     if slot.hasEnded { slot.stage.removeIfDone(slot) }
   }
 
-  mutating func finish(_ count: Int) {
+  /// - Parameter withoutRunning: how many of them were cancelled before they began. As in Foundation, these are no progress.
+  mutating func finish(_ count: Int, withoutRunning: Int = 0) {
     guard count > 0 else { return }
     unfinished -= count
     // The progress has no code of the user's on platforms without key-value observing.
-    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count) }
+    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count - withoutRunning) }
   }
 
   /// Takes back what workers have not begun: from now on it starts under the rules as they are now.
   mutating func takeBatchesBack() {
     for worker in activeWorkers where worker.batch.hasRest { takeBatchBack(from: worker) }
+  }
+
+  /// See `Stage.noteDead`.
+  mutating func noteDead(_ count: Int, level: Int, of slot: OwnerSlot) {
+    guard !slot.isRemoved else { return }
+    garbage += slot.stage.noteDead(count, level: level, pool: &pool)
   }
 
   /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
@@ -274,7 +288,7 @@ struct QueueState: ~Copyable {
     for _ in 0..<jobs { slot.stage.finish(slot) }
     statistics.cancelled += jobs
     if forEndedOwner { statistics.skippedForEndedOwners += jobs }
-    finish(jobs)
+    finish(jobs, withoutRunning: jobs)
     afterFinish(of: slot)
   }
 

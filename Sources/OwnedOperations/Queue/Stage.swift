@@ -24,16 +24,19 @@ final class Stage {
   private(set) var unfinished = 0
   /// Records in the hands of workers, and operations that execute without one.
   private(set) var executing = 0
-  private(set) var readyCount = 0
+  var readyCount = 0
   /// A bit for each level with entries in its ring; the lowest bit is the highest priority.
-  private(set) var readyLevels: UInt32 = 0
+  var readyLevels: UInt32 = 0
   private(set) var fairness: OwnerFairness
 
-  private var rings = [ReadyRing](repeating: ReadyRing(), count: levelCount)
+  var rings = [ReadyRing](repeating: ReadyRing(), count: levelCount)
   private var slots = SlotTable()
   private var ownerlessSlot: OwnerSlot?
   private var lastSlot: OwnerSlot?
   private var sweepThreshold = 64
+  /// For each level, how many records have died since the last sweep, and how many may.
+  var deadRecords = [Int](repeating: 0, count: levelCount)
+  var mostDeadRecords = [Int](repeating: fewestDeadRecords, count: levelCount)
   private let departures: SlotDepartures
 
   init(fairness: OwnerFairness, departures: SlotDepartures) {
@@ -68,6 +71,9 @@ final class Stage {
     ownerlessSlot = slot
     return slot
   }
+
+  /// For tests that say memory stays flat.
+  var slotCount: Int { slots.count }
 
   func existingSlot(for lifetime: OwnerLifetime) -> OwnerSlot? { slots[lifetime] }
 

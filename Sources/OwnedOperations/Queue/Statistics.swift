@@ -1,3 +1,5 @@
+import Synchronization
+
 extension OwnerScopedQueue {
   /// What a queue has done since it was made. Jobs, operations and barriers count alike.
   ///
@@ -49,18 +51,29 @@ extension OwnerScopedQueue {
     }
   }
 
-  /// A snapshot. Linear in the workers.
+  /// A snapshot. It adds up at any time, and no count but `pending` and `executing` is ever less than in an earlier one. Linear in the workers.
   public var statistics: Statistics {
     lock.lock()
-    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+    // Those that begin from now on belong to the next snapshot. (Those that end can't: that takes the lock.)
+    var executing = begunOperations.value - state.endedOperations + (state.isBarrierRunning ? 1 : 0)
+    for worker in state.activeWorkers {
+      state.settle(worker, isWorker: false)
+      if worker.batch.isRunning { executing += 1 }
+    }
     var statistics = state.statistics
-    let running = state.activeWorkers.reduce(state.isBarrierRunning ? 1 : 0) { $0 + ($1.batch.isRunning ? 1 : 0) }
-    statistics.executing = min(state.unfinished, running + state.detached)
-    statistics.pending = state.unfinished - statistics.executing
-    statistics.started += statistics.executing
+    statistics.executing = executing
+    statistics.pending = state.unfinished - executing
+    statistics.started += executing
     unlockAndFollowUp()
     return statistics
   }
+}
+
+/// Counts what many threads do. An object of its own, so that it does not lie beside what they only read.
+final class OperationCounter: Sendable {
+  private let count = Atomic<Int>(0)
+  var value: Int { count.load(ordering: .acquiring) }
+  func add() { count.add(1, ordering: .releasing) }
 }
 
 /// How the turns of owners with work of equal priority follow each other.

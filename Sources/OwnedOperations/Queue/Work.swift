@@ -6,8 +6,8 @@ enum Work {
   case ownerBlock(@Sendable (AnyObject) -> Void)
   /// A job with a lifetime only, or with neither.
   case block(@Sendable () -> Void)
-  /// A job that says how it ended.
-  case reportingBlock(@Sendable () -> WorkBatch.Result)
+  /// A job that says whether it began, and how it ended.
+  case reportingBlock(@Sendable (WorkBatch) -> WorkBatch.Result)
   case operation(OwnedOperation)
   case executorJob(UnownedJob)
   case graphNode(GraphRun, UInt32)
@@ -116,6 +116,19 @@ struct WorkList: ~Copyable {
     first = chunk
     if last == nil { last = chunk }
     count += returned
+  }
+
+  /// Takes those records out that are not kept, and leaves the others in order. Linear.
+  /// - Parameter isKept: for each record.
+  mutating func remove(keeping isKept: [Bool], pool: inout ChunkPool) -> WorkList {
+    var removed = WorkList()
+    let former = takeAll()
+    var index = 0
+    former.visit { work in
+      if isKept[index] { append(copy work, pool: &pool) } else { removed.append(copy work, pool: &pool) }
+      index += 1
+    }
+    return removed
   }
 
   /// Leaves the list empty; the records go with the result, outside the lock.

@@ -7,6 +7,8 @@ import Synchronization
 /// - The worker fills the batch under the queue's lock, when it is empty, and publishes it by storing `cursor` = (0, count).
 /// - A record is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other workers or
 ///   because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each record.
+/// - `progress[i]` is written by the worker as record i goes on, in one store each (releasing), so that who counts sees either the one or the other: whether the work has begun
+///   that the record stands for, and how many nodes of a graph are over that it led to. A record that is found to be skipped never has begun. (Operations are counted elsewhere.)
 /// - `results[i]` is written by the worker when record i is over, before it moves the cursor on (releasing). So who loads the
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
 /// - `lanes`, `count`, `level` and `settled` change under the lock only. Records that are not begun are moved out under the lock only.
@@ -22,8 +24,8 @@ final class WorkBatch: Sendable {
   nonisolated(unsafe) private let records = UnsafeMutablePointer<Work>.allocate(capacity: capacity)
   nonisolated(unsafe) private let lanes = UnsafeMutablePointer<Unmanaged<Lane>>.allocate(capacity: capacity)
   nonisolated(unsafe) private let results = UnsafeMutablePointer<Result>.allocate(capacity: capacity)
-  /// For each record, how many graph nodes it has led to that are over and succeeded. Written by the worker (releasing), zeroed when the batch is published.
-  nonisolated(unsafe) private let nodesOver = UnsafeMutablePointer<Atomic<Int>>.allocate(capacity: capacity)
+  /// For each record, twice the number of graph nodes it has led to that are over and succeeded, plus 1 while a job, or a node, runs. Zeroed when the batch is published.
+  nonisolated(unsafe) private let progress = UnsafeMutablePointer<Atomic<Int>>.allocate(capacity: capacity)
   /// What a node of a graph has led to and the worker has not begun.
   let nodeStack = NodeStack()
   private let cursor = Atomic<UInt64>(0)
@@ -34,9 +36,11 @@ final class WorkBatch: Sendable {
   /// Of the first record that is not settled.
   nonisolated(unsafe) private var settledNodes = 0
   nonisolated(unsafe) private(set) var level = 0
+  /// Whether, when `settle` was called last, the work of the record that was not over had begun and was not counted: a job or a node of a graph, not an operation.
+  nonisolated(unsafe) private(set) var isRunning = false
 
   init() {
-    for index in 0..<Self.capacity { (nodesOver + index).initialize(to: Atomic(0)) }
+    for index in 0..<Self.capacity { (progress + index).initialize(to: Atomic(0)) }
   }
 
   deinit {
@@ -44,7 +48,7 @@ final class WorkBatch: Sendable {
     records.deallocate()
     lanes.deallocate()
     results.deallocate()
-    nodesOver.deallocate()
+    progress.deallocate()
   }
 
   private static func split(_ cursor: UInt64) -> (next: Int, end: Int) { (Int(cursor & 0xFFFF_FFFF), Int(cursor >> 32)) }
@@ -64,7 +68,7 @@ final class WorkBatch: Sendable {
     self.level = level
     settled = 0
     settledNodes = 0
-    for index in 0..<count { nodesOver[index].store(0, ordering: .relaxed) }
+    for index in 0..<count { progress[index].store(0, ordering: .relaxed) }
     cursor.store(Self.join(next: 0, end: count), ordering: .releasing)
   }
 
@@ -74,13 +78,16 @@ final class WorkBatch: Sendable {
     let (next, _) = Self.split(cursor.load(ordering: .acquiring))
     let over = isWorker ? next : next - 1
     while settled < over {
-      let nodes = nodesOver[settled].load(ordering: .relaxed) - settledNodes
+      let nodes = progress[settled].load(ordering: .relaxed) >> 1 - settledNodes
       body(lanes[settled].takeUnretainedValue(), results[settled], nodes)
       settled += 1
       settledNodes = 0
     }
+    isRunning = false
     if settled < next {
-      let nodes = nodesOver[settled].load(ordering: .acquiring)
+      let progress = progress[settled].load(ordering: .acquiring)
+      let nodes = progress >> 1
+      isRunning = progress & 1 != 0
       if nodes > settledNodes { body(lanes[settled].takeUnretainedValue(), nil, nodes - settledNodes) }
       settledNodes = nodes
     }
@@ -115,17 +122,11 @@ final class WorkBatch: Sendable {
     }
   }
 
-  /// Whether a record has begun that is not over, or is the last of its batch.
-  var isRunning: Bool {
-    let (next, _) = Self.split(cursor.load(ordering: .acquiring))
-    return next > settled
-  }
-
   /// For the monitor: changes whenever a record begins or the batch is filled anew.
   var position: UInt64 {
     let cursor = cursor.load(ordering: .relaxed)
     let (next, _) = Self.split(cursor)
-    return next == 0 ? cursor : cursor ^ UInt64(nodesOver[next - 1].load(ordering: .relaxed)) << 8
+    return next == 0 ? cursor : cursor ^ UInt64(progress[next - 1].load(ordering: .relaxed)) << 8
   }
 
   // MARK: On the worker's thread
@@ -147,10 +148,18 @@ final class WorkBatch: Sendable {
   @inline(__always)
   func setResult(_ result: Result, at index: Int) { results[index] = result }
 
-  /// How many nodes of a graph the record that runs has led to that are over and succeeded.
+  /// The job of the record that runs begins now, or another node of a graph.
+  /// - Parameter nodesOver: how many nodes the record has led to that are over and succeeded.
   @inline(__always)
-  func setNodesOver(_ count: UInt32) {
-    nodesOver[Self.split(cursor.load(ordering: .relaxed)).next - 1].store(Int(count), ordering: .releasing)
+  func setBegun(nodesOver: UInt32 = 0) { setProgress(Int(nodesOver) << 1 | 1) }
+
+  /// No node runs.
+  @inline(__always)
+  func setNodesOver(_ count: UInt32) { setProgress(Int(count) << 1) }
+
+  @inline(__always)
+  private func setProgress(_ new: Int) {
+    progress[Self.split(cursor.load(ordering: .relaxed)).next - 1].store(new, ordering: .releasing)
   }
 
   /// Whether something is left to begin. A hint.

@@ -10,7 +10,7 @@ import Foundation
 
 /// A thread's worth of running a queue's work: dispatched to GCD when there is work, drains it in batches, leaves when there is none.
 ///
-/// Worker objects are reused; threads are GCD's, and none is kept. Each worker has a serial GCD queue of its own, because GCD
+/// Worker objects are reused; threads are GCD's (but see `WorkerThreads`), and none is kept. Each worker has a serial GCD queue of its own, because GCD
 /// gives serial queues a thread at once even while all threads of the concurrent pool are blocked.
 final class Worker: @unchecked Sendable, BlockingObserver {
   // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
@@ -67,7 +67,17 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   }
 
   func dispatch() {
-    dispatchQueue.async { [queue] in queue.drain(self) }
+    let drain: @Sendable () -> Void = { [queue] in queue.drain(self) }
+    if isGuest {
+      dispatchQueue.async(execute: drain)
+    } else if WorkerThreads.takeFromPool() {
+      dispatchQueue.async {
+        drain()
+        WorkerThreads.giveBackToPool()
+      }
+    } else if !WorkerThreads.runOnThreadOfItsOwn(drain) {
+      dispatchQueue.async(execute: drain)
+    }
   }
 
   // MARK: The worker of this thread
@@ -150,19 +160,22 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     switch work {
     case .ownerBlock(let body):
       guard let lifetime = slot.lifetime, lifetime.isAlive, let owner = lifetime.boundOwnerObject else { return .skipped }
+      batch.setBegun()
       body(owner)
       return .succeeded
     case .block(let body):
       guard slot.mayStart else { return .skipped }
+      batch.setBegun()
       body()
       return .succeeded
     case .reportingBlock(let body):
       guard slot.mayStart else { return .skipped }
-      return body()
+      return body(batch)
     case .operation(let operation):
       queue.run(operation, at: batch.level)
       return .countsItself
     case .executorJob(let job):
+      batch.setBegun()
       job.runSynchronously(on: queue.asUnownedTaskExecutor())
       return .succeeded
     case .graphNode(let run, let node):

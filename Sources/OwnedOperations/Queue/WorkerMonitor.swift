@@ -7,7 +7,7 @@ import Dispatch
 /// One timer per busy queue; none while every worker finds work and slots in plenty.
 extension OwnerScopedQueue {
   private static let monitorInterval = DispatchTimeInterval.milliseconds(2)
-  private static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
+  static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
   /// A thread that used less of its processor than this since the last look is taken to be blocked, in nanoseconds.
   private static let leastProcessorTime: UInt64 = 300_000
 

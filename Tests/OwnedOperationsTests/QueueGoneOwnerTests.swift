@@ -1,0 +1,75 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// An owner may go while its lifetime lives on: it shares its token with others, or its deinit body runs and the token goes after it.
+@Suite struct QueueGoneOwnerTests {
+  private final class Sharing: OperationOwner, Sendable {
+    let lifetimeToken: OwnerLifetime.Token
+    init(_ token: OwnerLifetime.Token) { lifetimeToken = token }
+  }
+
+  private final class LateBloomer: OperationOwner, Sendable {
+    let lifetimeToken = OwnerLifetime.Token()
+    private let body: @Sendable (LateBloomer) -> Void
+    init(_ body: @escaping @Sendable (LateBloomer) -> Void) { self.body = body }
+    deinit { body(self) }
+  }
+
+  @Test func workOfAnOwnerThatSharedItsTokenIsCancelledForItsEnd() {
+    let queue = OwnerScopedQueue()
+    let token = OwnerLifetime.Token()
+    let staying = Sharing(token)
+    queue.isSuspended = true
+    queue.async(owner: staying) { #expect($0 === staying) }
+    let operation = {
+      let going = Sharing(token)
+      queue.async(owner: going) { _ in Issue.record("has run without its owner") }
+      return queue.addOperation(owner: going) { _ in Issue.record("has run without its owner") }
+    }()
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(token.lifetime.isAlive)
+    #expect(operation.outcome?.reason == .ownerEnded(token.lifetime.id))
+    let statistics = queue.statistics
+    #expect(statistics.succeeded == 1)
+    #expect(statistics.started == 1)
+    #expect(statistics.skippedForEndedOwners == 2)
+  }
+
+  @Test func workThatAnOwnerAddsInItsDeinitIsCancelledForItsEnd() {
+    let queue = OwnerScopedQueue()
+    let added = Mutexed<OwnedOperation?>(nil)
+    let lifetime = {
+      let owner = LateBloomer { owner in
+        #expect(owner.lifetime.isAlive)
+        queue.async(owner: owner) { _ in Issue.record("has run without its owner") }
+        added.value = queue.addOperation(owner: owner) { _ in Issue.record("has run without its owner") }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(owner.lifetime.isAlive)
+      }
+      return owner.lifetime
+    }()
+    #expect(added.value?.outcome?.reason == .ownerEnded(lifetime.id))
+    #expect(queue.statistics.skippedForEndedOwners == 2)
+    #expect(queue.statistics.started == 0)
+  }
+
+  @Test func ownerOfAnOperationIsHeldWhileItRunsAndLetGoOfWhenItHasRun() {
+    let queue = OwnerScopedQueue()
+    let gate = Gate()
+    let gone = DispatchSemaphore(value: 0)
+    let operation = {
+      let owner = Farewell { gone.signal() }
+      let operation = queue.addOperation(owner: owner) { _ in gate.pass() }
+      #expect(gate.hasBegun())
+      return withExtendedLifetime(owner) { operation }
+    }()
+    #expect(gone.wait(timeout: .now()) == .timedOut)
+    gate.open()
+    #expect(gone.comes())
+    #expect(returns { operation.waitUntilFinished() })
+    #expect(operation.outcome?.kind == "succeeded")
+  }
+}

@@ -1,0 +1,119 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// What is over leaves nothing behind, even in a queue that does not get to it.
+@Suite struct QueueMemoryTests {
+  private func recordCount(in queue: OwnerScopedQueue) -> Int {
+    queue.lock.withLock {
+      var count = 0
+      for stage in queue.state.stages {
+        stage.forEachSlot { slot in
+          for level in 0..<Stage.levelCount { count += slot.lane(at: level)?.work.count ?? 0 }
+        }
+      }
+      return count
+    }
+  }
+
+  private static let kinds = ["of the queue", "of one owner", "of an owner each", "of another priority"]
+
+  @Test(arguments: kinds, [OwnerFairness.firstComeFirstServed, .roundRobin])
+  func cancelledOperationsDoNotPileUpInASuspendedQueue(kind: String, fairness: OwnerFairness) {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    queue.ownerFairness = fairness
+    queue.isSuspended = true
+    let journal = Journal<Int>()
+    let common = OwnerLifetime()
+    var owners: [OwnerLifetime] = []
+    for number in 0..<10_000 {
+      let lifetime = kind == "of the queue" ? .forTests : kind == "of an owner each" ? OwnerLifetime() : common
+      owners.append(lifetime)
+      let operation = OwnedBlockOperation(lifetime: lifetime) { journal.write(number) }
+      queue.addOperation(operation)
+      if kind == "of another priority" {
+        operation.queuePriority = .high
+        operation.queuePriority = .normal
+      }
+      if number % 1_000 != 500 { operation.cancel() }
+    }
+    #expect(recordCount(in: queue) < 500)
+    #expect(queue.operationCount == 10)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == (0..<10).map { $0 * 1_000 + 500 })
+    withExtendedLifetime(owners) {}
+  }
+
+  /// Of two owners, whose operations take turns; every third is cancelled.
+  @Test(arguments: [false, true]) func orderAmongThoseThatAreLeftStays(isHeld: Bool) {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let owners = [OwnerLifetime(), OwnerLifetime(), OwnerLifetime()]
+    let journal = Journal<Int>()
+    let gate = Gate()
+    queue.addOperation { gate.pass() }
+    #expect(gate.hasBegun())
+    if isHeld { queue.setSuspended(true, ownedBy: owners[1]) }
+    var random = SplitMix(state: 7)
+    var expected: [(number: Int, owner: Int)] = []
+    for number in 0..<3_000 {
+      let owner = random.below(3)
+      let operation = queue.addOperation(lifetime: owners[owner]) { journal.write(number) }
+      expected.append((number, owner))
+      if random.below(3) > 0 {
+        operation.cancel()
+        expected.removeLast()
+      }
+      // Now and then all of an owner is taken out, which leaves its tickets behind.
+      if number % 500 == 250 {
+        queue.cancelOperations(ownedBy: owners[2])
+        expected.removeAll { $0.owner == 2 }
+      }
+    }
+    #expect(recordCount(in: queue) < 3 * expected.count)
+    if isHeld {
+      // What was held comes first, because it may be older.
+      queue.setSuspended(false, ownedBy: owners[1])
+      expected = expected.filter { $0.owner == 1 } + expected.filter { $0.owner != 1 }
+    }
+    gate.open()
+    #expect(queue.becomesIdle())
+    let isInOrder = journal.entries == expected.map { $0.number }
+    #expect(isInOrder)
+  }
+
+  @Test func cancelledGraphsDoNotPileUpInASuspendedQueue() throws {
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let live = Counter()
+    for _ in 0..<1_000 {
+      let graph = OperationGraph(lifetime: .forTests)
+      live.add()
+      let farewell = Farewell { live.add(-1) }
+      for _ in 0..<10 { _ = graph.node { farewell.mustNotRun() } }
+      try graph.run(on: queue).cancel()
+    }
+    #expect(live.value == 0)
+    #expect(recordCount(in: queue) < 500)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.cancelled == 10_000)
+  }
+
+  /// Nobody tells a queue that a lifetime which still is held will have no more work.
+  @Test func slotsOfLifetimesWithoutWorkDoNotPileUp() {
+    let queue = OwnerScopedQueue()
+    var lifetimes: [OwnerLifetime] = []
+    var most = 0
+    for number in 0..<5_000 {
+      let lifetime = OwnerLifetime()
+      lifetimes.append(lifetime)
+      queue.async(lifetime: lifetime) {}
+      if number % 50 == 49 { #expect(queue.becomesIdle()) }
+      most = max(most, queue.lock.withLock { queue.state.stages[0].slotCount })
+    }
+    #expect(most <= 256)
+    withExtendedLifetime(lifetimes) {}
+  }
+}
