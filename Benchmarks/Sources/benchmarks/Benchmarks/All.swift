@@ -1,0 +1,8 @@
+extension Benchmark {
+  /// In the order in which they run.
+  static var all: [Benchmark] {
+    [
+      jobs, operations, graphs, owners,
+    ]
+  }
+}
