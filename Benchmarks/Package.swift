@@ -13,9 +13,11 @@ let package = Package(
   targets: [
     .executableTarget(
       name: "benchmarks",
-      dependencies: [.product(name: "OwnedOperations", package: "OwnedOperations")] + (hasOneTBB ? ["OneTBBPeer"] : []),
+      dependencies: [.product(name: "OwnedOperations", package: "OwnedOperations"), "HeapStatistics"]
+        + (hasOneTBB ? ["OneTBBPeer"] : []),
       swiftSettings: hasOneTBB ? [.define("ONETBB")] : []
-    )
+    ),
+    .target(name: "HeapStatistics"),
   ]
     + (hasOneTBB ? [.target(name: "OneTBBPeer", linkerSettings: [.linkedLibrary("tbb")])] : []),
   swiftLanguageModes: [.v6],

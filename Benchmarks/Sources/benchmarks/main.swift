@@ -21,7 +21,7 @@ if options.wantsHelp {
 if let (name, count) = options.probe {
   guard let probe = Probe.all.first(where: { $0.name == name }) else { fail("no task is called \(name); there are:\n\(Probe.list)", status: 2) }
   do {
-    try probe.run(count: count)
+    try probe.run(count)
   } catch {
     fail("\(name): \(error)", status: 1)
   }

@@ -2,7 +2,8 @@ extension Benchmark {
   /// In the order in which they run.
   static var all: [Benchmark] {
     [
-      jobs, operations, graphs, owners,
+      jobs, operations, shapes, graphs, ownerEnd, skipping, memory, latency, owners, fairness, observation,
+      peers, scalingCount, scalingOwners, scalingThreads, scalingEdges, latencyUnderLoad, instructions, feed,
     ]
   }
 }

@@ -10,6 +10,30 @@ extension Benchmark {
         target: .ratio(atMost: 1, isStretch: true))
     }
   }
+
+  static var peers: Benchmark {
+    Benchmark("peers", "the same jobs by everything else there is, each next to async(owner:)") { session in
+      let peers: [(JobRunner, full: Int, quick: Int)] = [
+        (.gcd(), 1_000_000, 100_000),
+        (.gcdWithWeakCheck(), 1_000_000, 100_000),
+        (.safeDispatch(), 1_000_000, 100_000),
+        (.oursOnGCD(), 1_000_000, 100_000),
+        (.operationQueue(), 100_000, 10_000),
+        (.detachedTasks(), 500_000, 50_000),
+        (.discardingTaskGroup(), 500_000, 50_000),
+      ]
+      for (peer, full, quick) in peers {
+        let count = session.pick(full, quick: quick)
+        try session.compare(
+          count.jobs, count: count, pairs: session.pick(5, quick: 1), ours: JobRunner.ours().contender(jobs: count),
+          peer: peer.contender(jobs: count))
+      }
+      let count = session.pick(1_000_000, quick: 100_000)
+      try session.compare(
+        count.jobs, count: count, pairs: session.pick(5, quick: 1), ours: JobRunner.ours().contender(jobs: count),
+        peer: OneTBB.taskGroup(jobs: count))
+    }
+  }
 }
 
 extension Int {

@@ -5,11 +5,33 @@ import Synchronization
 
 /// A way to run many short jobs on behalf of a screen.
 ///
-/// Each is written as its users write it, with the cheapest way it has to wait for all: `run` adds the jobs from the calling
-/// thread, and returns when all have run.
+/// Each is written as its users write it, with the cheapest way it has to wait for all.
 struct JobRunner {
   let name: String
+  /// Adds the jobs 0..<count from the calling thread, and returns when all have run.
   let run: (Screen, Int) -> Void
+  /// The two halves of `run`, for those that several threads can add to.
+  let halves: Halves?
+
+  struct Halves {
+    let add: @Sendable (Screen, Range<Int>) -> Void
+    let wait: () -> Void
+  }
+
+  init(name: String, run: @escaping (Screen, Int) -> Void) {
+    self.name = name
+    self.run = run
+    halves = nil
+  }
+
+  init(name: String, add: @escaping @Sendable (Screen, Range<Int>) -> Void, wait: @escaping () -> Void) {
+    self.name = name
+    run = { screen, count in
+      add(screen, 0..<count)
+      wait()
+    }
+    halves = Halves(add: add, wait: wait)
+  }
 
   /// Running and waiting for so many jobs, in nanoseconds per job.
   func contender(jobs: Int) -> Contender {
@@ -25,22 +47,40 @@ struct JobRunner {
 extension JobRunner {
   // MARK: Ours
 
-  static func ours(_ queue: OwnerScopedQueue = OwnerScopedQueue(name: "ours"), name: String = "async(owner:)") -> JobRunner {
-    JobRunner(name: name) { screen, count in
-      for index in 0..<count {
+  static func ours() -> JobRunner {
+    let queue = OwnerScopedQueue(name: "ours")
+    return JobRunner(name: "async(owner:)") { screen, range in
+      for index in range {
         queue.async(owner: screen) { screen in screen.visit(index) }
       }
+    } wait: {
       queue.waitUntilAllOperationsAreFinished()
     }
   }
 
   static func oursOnGCD() -> JobRunner {
     let queue = DispatchQueue(label: "owner", attributes: .concurrent)
-    return JobRunner(name: "DispatchQueue.async(owner:)") { screen, count in
-      for index in 0..<count {
+    return JobRunner(name: "DispatchQueue.async(owner:)") { screen, range in
+      for index in range {
         queue.async(owner: screen) { screen in screen.visit(index) }
       }
+    } wait: {
       queue.sync(flags: .barrier) {}
+    }
+  }
+
+  static func ownedOperations() -> JobRunner {
+    let queue = OwnerScopedQueue(name: "operations")
+    return JobRunner(name: "OwnedBlockOperation") { screen, range in
+      for index in range {
+        queue.addOperation(
+          OwnedBlockOperation(owner: screen) { [weak screen] in
+            guard let screen else { return }
+            screen.visit(index)
+          })
+      }
+    } wait: {
+      queue.waitUntilAllOperationsAreFinished()
     }
   }
 
@@ -49,36 +89,38 @@ extension JobRunner {
   /// Nothing is checked, and the screen is kept alive.
   static func gcd() -> JobRunner {
     let queue = DispatchQueue(label: "gcd", attributes: .concurrent)
-    return JobRunner(name: "GCD async") { screen, count in
-      for index in 0..<count {
+    return JobRunner(name: "GCD async") { screen, range in
+      for index in range {
         queue.async { screen.visit(index) }
       }
+    } wait: {
       queue.sync(flags: .barrier) {}
     }
   }
 
   static func gcdWithWeakCheck() -> JobRunner {
     let queue = DispatchQueue(label: "weak", attributes: .concurrent)
-    return JobRunner(name: "GCD, weak check") { screen, count in
-      for index in 0..<count {
+    return JobRunner(name: "GCD, weak check") { screen, range in
+      for index in range {
         queue.async { [weak screen] in
           guard let screen else { return }
           screen.visit(index)
         }
       }
+    } wait: {
       queue.sync(flags: .barrier) {}
     }
   }
 
   static func safeDispatch() -> JobRunner {
     let queue = DispatchQueue(label: "safe", attributes: .concurrent)
-    return JobRunner(name: "safe-dispatch wrapper") { screen, count in
-      let identifier = SafeDispatch.shared.register()
-      for index in 0..<count {
+    let identifier = SafeDispatch.shared.register()
+    return JobRunner(name: "safe-dispatch wrapper") { screen, range in
+      for index in range {
         queue.safeAsync(identifier) { [weak screen] in screen?.visit(index) }
       }
+    } wait: {
       queue.sync(flags: .barrier) {}
-      SafeDispatch.shared.unregister(identifier)
     }
   }
 
@@ -86,14 +128,15 @@ extension JobRunner {
 
   static func operationQueue() -> JobRunner {
     let queue = OperationQueue()
-    return JobRunner(name: "OperationQueue, BlockOperation") { screen, count in
-      for index in 0..<count {
+    return JobRunner(name: "OperationQueue, BlockOperation") { screen, range in
+      for index in range {
         queue.addOperation(
           BlockOperation { [weak screen] in
             guard let screen else { return }
             screen.visit(index)
           })
       }
+    } wait: {
       queue.waitUntilAllOperationsAreFinished()
     }
   }
@@ -132,19 +175,4 @@ extension JobRunner {
       countdown.wait()
     }
   }
-}
-
-/// Lets a thread wait until something has happened so many times.
-final class Countdown: Sendable {
-  private let left: Atomic<Int>
-  private let isOver = DispatchSemaphore(value: 0)
-
-  init(from count: Int) { left = Atomic(count) }
-
-  func countDown() {
-    if left.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 { isOver.signal() }
-  }
-
-  /// For one thread, once.
-  func wait() { isOver.wait() }
 }

@@ -12,7 +12,7 @@ enum OneTBB {
     #endif
   }
 
-  private static let missing = MissingRequirement(
+  static let missing = MissingRequirement(
     description: "oneTBB's headers were not found when this was built (Debian: libtbb-dev); the comparison is left out")
 
   /// Throws where oneTBB is missing.

@@ -14,9 +14,12 @@ final class Screen: OperationOwner, Sendable {
     if index & 1023 == 0 { visits.add(1, ordering: .relaxed) }
   }
 
+  /// The visits counted since the last time.
+  func takeVisits() -> Int { visits.exchange(0, ordering: .acquiringAndReleasing) }
+
   /// Throws unless jobs 0..<count have each visited once since the last time.
   func checkVisits(_ count: Int) throws {
-    try WrongResult.check(visits.exchange(0, ordering: .acquiringAndReleasing), is: Self.visits(of: count), "counted jobs")
+    try WrongResult.check(takeVisits(), is: Self.visits(of: count), "counted jobs")
   }
 
   /// How many of the jobs 0..<count are counted.
