@@ -19,7 +19,9 @@ if options.wantsHelp {
   exit(0)
 }
 if let (name, count) = options.probe {
-  guard let probe = Probe.all.first(where: { $0.name == name }) else { fail("no task is called \(name); there are:\n\(Probe.list)", status: 2) }
+  guard let probe = Probe.all.first(where: { $0.name == name }) else {
+    fail("no task is called \(name); there are:\n\(Probe.list)", status: 2)
+  }
   do {
     try probe.run(count)
   } catch {

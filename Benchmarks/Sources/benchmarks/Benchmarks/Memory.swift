@@ -22,6 +22,11 @@ extension Benchmark {
       session.record(
         "what it has more than Operation", unit: "bytes", count: count / 2, ours: "OwnedOperation", [owned.allocated - base.allocated],
         target: .ours(atMost: 160))
+
+      let calls = try ProbeProcess.allocations("jobs-ours", count: 2000)
+      let peerCalls = try ProbeProcess.allocations("jobs-gcd-weak", count: 2000)
+      session.record(
+        "allocations, until finished", unit: "malloc/op", count: 2000, ours: "async(owner:)", [calls], peer: "GCD, weak check", [peerCalls])
     }
   }
 }

@@ -25,9 +25,9 @@ extension Benchmark {
       let base = try ProbeProcess.allocations("start-operation", count: probeCount)
       let observed = try ProbeProcess.allocations("start-owned-observed", count: probeCount)
       session.record(
-        "calls of malloc", unit: "calls/op", count: probeCount, ours: "not observed", [none], peer: "Operation", [base],
+        "allocations", unit: "malloc/op", count: probeCount, ours: "not observed", [none], peer: "Operation", [base],
         target: .ratio(atMost: 1))
-      session.record("calls of malloc", unit: "calls/op", count: probeCount, ours: "not observed", [none], peer: "observed", [observed])
+      session.record("allocations", unit: "malloc/op", count: probeCount, ours: "not observed", [none], peer: "observed", [observed])
     }
   }
 }

@@ -56,8 +56,10 @@ struct Options {
         }
         probe = (name, count)
       default:
-        throw UsageError(
-          description: argument.hasPrefix("-") ? "unknown option \(argument)" : "unexpected \"\(argument)\"; to choose benchmarks, use --filter")
+        guard argument.hasPrefix("-") else {
+          throw UsageError(description: "unexpected \"\(argument)\"; to choose benchmarks, use --filter")
+        }
+        throw UsageError(description: "unknown option \(argument)")
       }
     }
   }

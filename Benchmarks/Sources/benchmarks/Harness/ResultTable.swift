@@ -8,14 +8,15 @@ final class ResultTable {
 
   func begin(_ benchmark: Benchmark) {
     write("\n\(benchmark.name): \(benchmark.summary)\n")
-    write(Self.line("workload", "ours", "peer", "unit", "ratio", "min..max", "target", ""))
+    write(Self.line("workload: ours / peer", "ours", "peer", "unit", "ratio", "min..max", "target", ""))
   }
 
   func show(_ skipped: Session.Skipped) { write("  skipped: \(skipped.reason)\n") }
 
   func show(_ measurement: Measurement) {
     let target = measurement.target.map { target in
-      "\(target.relation.rawValue) \(Self.figure(target.limit))\(target.quantity == .ratio ? " x" : "")\(target.isStretch ? ", stretch" : "")"
+      target.relation.rawValue + " " + Self.figure(target.limit) + (target.quantity == .ratio ? " x" : "")
+        + (target.isStretch ? ", stretch" : "")
     }
     let verdict =
       switch measurement.verdict {
@@ -24,13 +25,11 @@ final class ResultTable {
       case .notJudged: "too small to judge"
       case nil: ""
       }
-    var workload = measurement.workload
-    if let peer = measurement.peer { workload += ": " + measurement.ours.name + " / " + peer.name }
     write(
       Self.line(
-        workload, Self.figure(measurement.ours.samples.median), measurement.peer.map { Self.figure($0.samples.median) } ?? "",
-        measurement.unit, measurement.ratio.map { Self.figure($0.median) } ?? "",
-        Self.range(measurement.ratio ?? measurement.ours.samples), target ?? "", verdict))
+        Self.title(measurement), Self.figure(measurement.ours.samples.median),
+        measurement.peer.map { Self.figure($0.samples.median) } ?? "", measurement.unit,
+        measurement.ratio.map { Self.figure($0.median) } ?? "", Self.range(measurement.ratio ?? measurement.ours.samples), target ?? "", verdict))
     if let note = measurement.note { write("      \(note)\n") }
   }
 
@@ -42,18 +41,25 @@ final class ResultTable {
     if !judged.isEmpty { write(", \(judged.count - missed.count) of \(judged.count) targets met") }
     if !session.skipped.isEmpty { write(", \(session.skipped.count) skipped") }
     write("\n")
-    for measurement in missed { write("  missed: \(measurement.benchmark), \(measurement.workload)\n") }
+    for measurement in missed {
+      write("  missed\(measurement.target?.isStretch == true ? ", stretch" : ""): \(measurement.benchmark), \(Self.title(measurement))\n")
+    }
   }
 
   private func write(_ text: String) { FileHandle.standardOutput.write(Data(text.utf8)) }
 
   // MARK: Text
 
+  private static func title(_ measurement: Measurement) -> String {
+    measurement.workload + ": " + measurement.ours.name + (measurement.peer.map { " / " + $0.name } ?? "")
+  }
+
   private static func line(
-    _ workload: String, _ ours: String, _ peer: String, _ unit: String, _ ratio: String, _ range: String, _ target: String, _ verdict: String
+    _ workload: String, _ ours: String, _ peer: String, _ unit: String, _ ratio: String, _ range: String, _ target: String,
+    _ verdict: String
   ) -> String {
     let text =
-      "  " + padded(workload, 66) + padded(ours, -11) + padded(peer, -11) + "  " + padded(unit, 9) + padded(ratio, -9) + "  "
+      "  " + padded(workload, 84) + padded(ours, -11) + padded(peer, -11) + "  " + padded(unit, 10) + padded(ratio, -9) + "  "
       + padded(range, 17) + padded(target, 18) + verdict
     return text.reversed().drop { $0 == " " }.reversed() + "\n"
   }

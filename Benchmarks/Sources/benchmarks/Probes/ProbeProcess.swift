@@ -3,6 +3,8 @@ import Foundation
 /// A process of this program that does one task.
 enum ProbeProcess {
   private static let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+  private static let valgrind = URL(fileURLWithPath: "/usr/bin/valgrind")
+  private static let strip = URL(fileURLWithPath: "/usr/bin/strip")
 
   /// What each of `count` things takes, as the task says in its output.
   static func memory(_ probe: String, count: Int) throws -> MemoryFootprint {
@@ -32,14 +34,21 @@ enum ProbeProcess {
   }
 
   private static func valgrind(_ arguments: [String], probe: String, count: Int) throws -> String {
-    let valgrind = "/usr/bin/valgrind"
-    guard FileManager.default.isExecutableFile(atPath: valgrind) else {
-      throw MissingRequirement(description: "needs \(valgrind)")
+    for tool in [valgrind, strip] where !FileManager.default.isExecutableFile(atPath: tool.path) {
+      throw MissingRequirement(description: "needs \(tool.path)")
     }
-    let log = FileManager.default.temporaryDirectory.appendingPathComponent("benchmarks-\(UUID().uuidString).log")
-    defer { try? FileManager.default.removeItem(at: log) }
-    let all = arguments + ["--log-file=\(log.path)", program.path, "--once", probe, "\(count)"]
-    _ = try run(URL(fileURLWithPath: valgrind), all)
+    let directory = FileManager.default.temporaryDirectory.appendingPathComponent("benchmarks-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    // Without what Swift says to debuggers, which valgrind may fail to read.
+    let stripped = directory.appendingPathComponent("benchmarks")
+    _ = try run(strip, ["--strip-debug", "-o", stripped.path, program.path])
+    let log = directory.appendingPathComponent("log")
+    do {
+      _ = try run(valgrind, arguments + ["--log-file=\(log.path)", stripped.path, "--once", probe, "\(count)"])
+    } catch let error as WrongResult {
+      throw MissingRequirement(description: "valgrind can't run this program here (\(error))")
+    }
     return try String(contentsOf: log, encoding: .utf8)
   }
 
@@ -60,7 +69,8 @@ enum ProbeProcess {
     try process.run()
     let data = output.fileHandleForReading.readDataToEndOfFile()
     process.waitUntilExit()
-    try WrongResult.check(Int(process.terminationStatus), is: 0, "status of \(program.lastPathComponent) \(arguments.joined(separator: " "))")
+    let command = "\(program.lastPathComponent) \(arguments.joined(separator: " "))"
+    try WrongResult.check(Int(process.terminationStatus), is: 0, "status of \(command)")
     return data
   }
 }
