@@ -29,7 +29,8 @@ final class ResultTable {
       Self.line(
         Self.title(measurement), Self.figure(measurement.ours.samples.median),
         measurement.peer.map { Self.figure($0.samples.median) } ?? "", measurement.unit,
-        measurement.ratio.map { Self.figure($0.median) } ?? "", Self.range(measurement.ratio ?? measurement.ours.samples), target ?? "", verdict))
+        measurement.ratio.map { Self.figure($0.median) } ?? "", Self.range(measurement.ratio ?? measurement.ours.samples), target ?? "",
+        verdict))
     if let note = measurement.note { write("      \(note)\n") }
   }
 
