@@ -1,0 +1,25 @@
+// swift-tools-version: 6.2
+import Foundation
+import PackageDescription
+
+/// oneTBB is compared with where it is installed, and left out where it is not; the program says so when it runs.
+let hasOneTBB = ["/usr/include/oneapi/tbb/flow_graph.h", "/usr/include/tbb/flow_graph.h"]
+  .contains { FileManager.default.fileExists(atPath: $0) }
+
+let package = Package(
+  name: "Benchmarks",
+  platforms: [.macOS(.v15)],
+  dependencies: [.package(name: "OwnedOperations", path: "..")],
+  targets: [
+    .executableTarget(
+      name: "benchmarks",
+      dependencies: [.product(name: "OwnedOperations", package: "OwnedOperations"), "HeapStatistics"]
+        + (hasOneTBB ? ["OneTBBPeer"] : []),
+      swiftSettings: hasOneTBB ? [.define("ONETBB")] : []
+    ),
+    .target(name: "HeapStatistics"),
+  ]
+    + (hasOneTBB ? [.target(name: "OneTBBPeer", linkerSettings: [.linkedLibrary("tbb")])] : []),
+  swiftLanguageModes: [.v6],
+  cxxLanguageStandard: .cxx17
+)

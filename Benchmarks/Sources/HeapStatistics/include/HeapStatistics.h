@@ -1,0 +1,7 @@
+#pragma once
+
+#include <stdint.h>
+
+/// Bytes that malloc has handed out and not got back, with its own headers, or -1 where it doesn't tell. Swift doesn't import glibc's
+/// `mallinfo2`.
+int64_t heap_bytes_in_use(void);

@@ -1,0 +1,66 @@
+/// What the command line asks for.
+struct Options {
+  var listsOnly = false
+  var wantsHelp = false
+  var isQuick = false
+  var filters: [String] = []
+  var json: JSONDestination?
+  /// A single task to run, so many times, for other tools to look at.
+  var probe: (name: String, count: Int)?
+
+  enum JSONDestination {
+    case standardOutput
+    case file(String)
+  }
+
+  struct UsageError: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  static let help = """
+    Measures OwnedOperations next to what else there is.
+
+    Usage: benchmarks [options]
+
+    Options:
+      --list              list the benchmarks
+      --filter TEXT       run those called TEXT, such as P1, or else those whose name contains it; may be repeated
+      --quick             everything, but small: under two minutes, to see that it runs; targets are not judged
+      --json [FILE]       write the results as JSON, to FILE beside the table, or to standard output instead of it
+      --once NAME COUNT   only do one task COUNT times, for valgrind and the like; without NAME, list the tasks
+      --help, -h          show this help
+
+    """
+
+  init(_ arguments: [String]) throws(UsageError) {
+    var rest = arguments[...]
+    while let argument = rest.popFirst() {
+      switch argument {
+      case "--list": listsOnly = true
+      case "--help", "-h": wantsHelp = true
+      case "--quick": isQuick = true
+      case "--filter":
+        guard let text = rest.popFirst(), !text.isEmpty else { throw UsageError(description: "--filter needs a text: --filter P1") }
+        filters.append(text)
+      case "--json":
+        if let file = rest.first, !file.hasPrefix("-") {
+          json = .file(file)
+          rest.removeFirst()
+        } else {
+          json = .standardOutput
+        }
+      case "--once":
+        guard let name = rest.popFirst() else { throw UsageError(description: "--once needs a task, one of:\n\(Probe.list)") }
+        guard let text = rest.popFirst(), let count = Int(text), count > 0 else {
+          throw UsageError(description: "--once \(name) needs a count above 0: --once \(name) 1000")
+        }
+        probe = (name, count)
+      default:
+        guard argument.hasPrefix("-") else {
+          throw UsageError(description: "unexpected \"\(argument)\"; to choose benchmarks, use --filter")
+        }
+        throw UsageError(description: "unknown option \(argument)")
+      }
+    }
+  }
+}

@@ -1,0 +1,74 @@
+import Foundation
+
+func say(_ text: String) { FileHandle.standardOutput.write(Data(text.utf8)) }
+
+func fail(_ message: String, status: Int32) -> Never {
+  FileHandle.standardError.write(Data("benchmarks: \(message)\n".utf8))
+  exit(status)
+}
+
+let options: Options
+do throws(Options.UsageError) {
+  options = try Options(Array(CommandLine.arguments.dropFirst()))
+} catch {
+  fail("\(error); see --help", status: 2)
+}
+
+if options.wantsHelp {
+  say(Options.help)
+  exit(0)
+}
+if let (name, count) = options.probe {
+  guard let probe = Probe.all.first(where: { $0.name == name }) else {
+    fail("no task is called \(name); there are:\n\(Probe.list)", status: 2)
+  }
+  do {
+    try probe.run(count)
+  } catch {
+    fail("\(name): \(error)", status: 1)
+  }
+  exit(0)
+}
+
+var chosen = Benchmark.all
+if !options.filters.isEmpty {
+  for filter in options.filters where Benchmark.matching(filter, among: chosen).isEmpty {
+    fail("no benchmark's name contains \"\(filter)\"; see --list", status: 2)
+  }
+  let names = Set(options.filters.flatMap { Benchmark.matching($0, among: chosen).map(\.name) })
+  chosen = chosen.filter { names.contains($0.name) }
+}
+if options.listsOnly {
+  for benchmark in chosen { say(benchmark.name.padding(toLength: 19, withPad: " ", startingAt: 0) + benchmark.summary + "\n") }
+  exit(0)
+}
+
+var table: ResultTable? = ResultTable(isQuick: options.isQuick)
+if case .standardOutput = options.json { table = nil }
+let machine = Machine.current
+if table != nil { say(machine.summary + "\n") }
+
+let session = Session(isQuick: options.isQuick, table: table)
+for benchmark in chosen {
+  do {
+    try session.run(benchmark)
+  } catch {
+    fail("\(benchmark.name): \(error)", status: 1)
+  }
+}
+table?.finish(session)
+
+if let destination = options.json {
+  let report = Report(
+    date: ISO8601DateFormatter().string(from: Date()),
+    command: (["benchmarks"] + CommandLine.arguments.dropFirst()).joined(separator: " "), isQuick: options.isQuick, machine: machine,
+    measurements: session.measurements, skipped: session.skipped)
+  do {
+    switch destination {
+    case .standardOutput: FileHandle.standardOutput.write(try report.json())
+    case .file(let path): try report.json().write(to: URL(fileURLWithPath: path))
+    }
+  } catch {
+    fail("can't write the results: \(error)", status: 1)
+  }
+}
