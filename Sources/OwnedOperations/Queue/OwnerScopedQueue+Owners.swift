@@ -45,8 +45,8 @@ extension OwnerScopedQueue {
     }
     // A class is one pointer whatever its type, and is passed as such; so the closure can be called with the type forgotten, which
     // saves wrapping it in another. The object it gets is the one the lifetime is bound to: this owner.
-    let erased = unsafeBitCast(body, to: (@Sendable (AnyObject) -> Void).self)
-    submit(.ownerBlock(erased), lifetime: lifetime, priority: priority)
+    let erased = unsafeBitCast(TypedBody(call: body), to: ErasedBody.self)
+    submit(.ownerBlock(erased.call), lifetime: lifetime, priority: priority)
   }
 
   // MARK: Delayed jobs
@@ -255,3 +255,7 @@ extension Duration {
     return .nanoseconds(Int(max(0, min(nanoseconds, 9.2e18))))
   }
 }
+
+/// A closure in a struct keeps its own calling convention when it is cast; bare, it would be wrapped in another for the cast, and again behind it.
+private struct TypedBody<Owner: AnyObject> { let call: @Sendable (Owner) -> Void }
+private struct ErasedBody { let call: @Sendable (AnyObject) -> Void }
