@@ -10,6 +10,9 @@
 extern _Bool swift_isDeallocating(void *object);
 extern void *swift_tryRetain(void *object);
 
+extern _Bool swift_isUniquelyReferenced_nonNull_native(const void *object);
+
+_Bool cdh_is_uniquely_referenced(void *object) { return swift_isUniquelyReferenced_nonNull_native(object); }
 _Bool cdh_is_deinitialising(void *object) { return swift_isDeallocating(object); }
 void *cdh_try_retain(void *object) { return swift_tryRetain(object); }
 

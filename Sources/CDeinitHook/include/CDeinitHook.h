@@ -32,6 +32,9 @@ _Bool cdh_is_deinitialising(void *object);
 /// Takes a strong reference and returns the object, or returns null when it is deinitialising. The memory must still be there.
 void *_Nullable cdh_try_retain(void *object);
 
+/// Whether the caller's strong reference is the object's only one. Reads the count and writes nothing.
+_Bool cdh_is_uniquely_referenced(void *object);
+
 /// Holds on to the memory of an object, which outlives the object then, until `cdh_release_memory`.
 void cdh_hold_memory(void *object);
 void cdh_release_memory(void *object);

@@ -36,14 +36,16 @@ public final class OwnerLifetime: Sendable {
   public let id: OwnerID
 
   private let page: Unmanaged<OwnerIDPage>
-  private let word: Atomic<UInt32>
-  private let lock: Lock
 
   // Guarded by `lock`, except that `boundOwner` may be read without it once `Flag.bound` is seen: it is written once.
   nonisolated(unsafe) private var hooks: [OwnerHook] = []
   @exclusivity(unchecked) nonisolated(unsafe) private var members = MemberList()
   nonisolated(unsafe) private var relations: Relations?
   nonisolated(unsafe) private var boundOwner = MemoryReference()
+
+  // Last, so that they are never in one cache line with the count of references, which workers would wait for.
+  private let word: Atomic<UInt32>
+  private let lock: Lock
 
   /// What few lifetimes have, kept out of the record of the many.
   private final class Relations {

@@ -32,7 +32,7 @@ struct Lock: ~Copyable, Sendable {
   private static let held: UInt32 = 1
   private static let contended: UInt32 = 2
   private static let stateMask: UInt32 = 3
-  private static let looks = 40
+  private static let looks = 1000
   private static let longestPause = 64
 
   private let word: Atomic<UInt32>

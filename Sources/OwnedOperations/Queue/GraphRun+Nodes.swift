@@ -37,17 +37,17 @@ extension GraphRun {
       default:
         cancelNodes([node], otherwise: outcome, on: queue)
       }
-      var goesOn = !worker.hasBlockedInChain && queue.mayGoOn(at: attributes.level)
+      var goesOn = !worker.hasBlockedInChain && queue.hint.mayGoOn(at: attributes.level)
       if goesOn, time.isDue(count) { goesOn = !time.isUsedUp(worker, queue, level: attributes.level) }
       if goesOn { found.pushSiblings(to: stack, of: self) }
       if goesOn, found.hasOthers {
         queue.list(found, of: self)
         found.forgetOthers()
-        goesOn = queue.mayGoOn(at: attributes.level)
+        goesOn = queue.hint.mayGoOn(at: attributes.level)
       }
       if goesOn, !stack.isEmpty {
         if found.next == nil { found.next = stack.pop() }
-        if !stack.isEmpty, !queue.hasReadyWork(at: attributes.level) { queue.share(stack) }
+        if !stack.isEmpty, !queue.hint.hasReadyWork(at: attributes.level) { queue.share(stack) }
       }
       if !goesOn {
         queue.flush(stack)
@@ -346,6 +346,6 @@ private struct ChainTime {
     worker.chainStep = UInt32(step)
     nextLook += worker.chainStep
     guard now - firstLook > Self.allowance else { return false }
-    return worker.isGuest || worker.batch.hasRecords || queue.hasReadyWork(at: level)
+    return worker.isGuest || worker.batch.hasRecords || queue.hint.hasReadyWork(at: level)
   }
 }

@@ -61,7 +61,7 @@ extension OwnerScopedQueue {
     let stage = state.stages[state.stages.count - 1]
     stage.barrier = barrier
     stage.isClosed = true
-    state.stages.append(Stage(fairness: state.fairness, departures: state.departures))
+    state.appendStage()
     state.statistics.enqueued += 1
     state.unfinished += 1
     state.unfinishedBarriers += 1

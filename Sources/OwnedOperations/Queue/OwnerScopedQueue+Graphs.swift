@@ -26,7 +26,7 @@ extension OwnerScopedQueue {
     let stage = state.stages[state.stages.count - 1]
     for (index, lifetime) in structure.lifetimes.enumerated() {
       // Nodes of an owner that has ended are cancelled when their turn comes, and go without one until then.
-      let slot = structure.nodeCountsByLifetime[index] == 0 ? nil : stage.slot(for: lifetime, queue: self)
+      let slot = structure.nodeCountsByLifetime[index] == 0 ? nil : stage.slot(for: .passUnretained(lifetime), queue: self)?.takeUnretainedValue()
       run.slots[index] = .passRetained(slot ?? stage.slotWithoutOwner)
       stage.addBlocked(slot ?? stage.slotWithoutOwner, count: structure.nodeCountsByLifetime[index])
     }
@@ -102,7 +102,7 @@ extension OwnerScopedQueue {
     lock.lock()
     worker.batch.setNodesOver(succeeded)
     slot.stage.finish(slot)
-    state.statistics.count(.failed)
+    state.statistics.count(WorkBatch.Tally(failed: 1))
     state.finish(1)
     unlockAndFollowUp()
   }

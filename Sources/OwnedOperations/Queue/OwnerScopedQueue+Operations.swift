@@ -90,7 +90,7 @@ extension OwnerScopedQueue: OperationScheduler {
   /// For an owner that is just ending, the work goes without one: it will be finished by its own lifetime.
   private func slot(for operation: OwnedOperation, in stage: Stage) -> OwnerSlot {
     let lifetime = operation.lifetime === ownLifetime ? nil : operation.lifetime
-    return stage.slot(for: lifetime, queue: self) ?? stage.slotWithoutOwner
+    return stage.slot(for: lifetime.map(Unmanaged.passUnretained), queue: self)?.takeUnretainedValue() ?? stage.slotWithoutOwner
   }
 
   /// Under the lock.
@@ -234,8 +234,8 @@ extension OwnerScopedQueue: OperationScheduler {
   }
 
   private func scheduleExamination() {
-    DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + .nanoseconds(Int(Self.examinationInterval))) { [weak self] in
-      self?.examineWatchedAgain()
+    DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + .nanoseconds(Int(Self.examinationInterval))) { [reference] in
+      reference?.queue?.examineWatchedAgain()
     }
   }
 

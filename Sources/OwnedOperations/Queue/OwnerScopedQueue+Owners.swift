@@ -11,7 +11,9 @@ extension OwnerScopedQueue {
   public func async<Owner: OperationOwner & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
   ) {
-    submit(body, owner: owner, lifetime: owner.lifetimeToken.lifetime, priority: priority)
+    let token = owner.lifetimeToken
+    submit(body, owner: owner, lifetime: .passUnretained(token.lifetime), priority: priority)
+    withExtendedLifetime(token) {}
   }
 
   /// The same for any object, see ``OwnerLifetime/of(_:)``.
@@ -19,20 +21,23 @@ extension OwnerScopedQueue {
   public func async<Owner: AnyObject & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
   ) {
-    submit(body, owner: owner, lifetime: OwnerLifetime.of(owner as AnyObject), priority: priority)
+    let lifetime = OwnerLifetime.of(owner as AnyObject)
+    submit(body, owner: owner, lifetime: .passUnretained(lifetime), priority: priority)
+    withExtendedLifetime(lifetime) {}
   }
 
   /// The same for a lifetime.
   public func async(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable () -> Void
   ) {
-    submit(.block(body), lifetime: lifetime, priority: priority)
+    submit(.block(body), lifetime: .passUnretained(lifetime), priority: priority)
   }
 
   private func submit<Owner: AnyObject & Sendable>(
-    _ body: @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: OwnerLifetime, priority: Operation.QueuePriority
+    _ body: @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Unmanaged<OwnerLifetime>,
+    priority: Operation.QueuePriority
   ) {
-    guard lifetime.bind(owner) else {
+    guard lifetime._withUnsafeGuaranteedRef({ $0.bind(owner) }) else {
       // Another object came first with the same token.
       submit(
         .reportingBlock { [weak owner] batch in
@@ -68,7 +73,7 @@ extension OwnerScopedQueue {
     let lifetime = OwnerLifetime.of(owner as AnyObject)
     Self.timerQueue.asyncAfter(deadline: .now() + delay.dispatchInterval, lifetime: lifetime) { [self, weak owner] in
       guard let owner else { return }
-      submit(body, owner: owner, lifetime: lifetime, priority: priority)
+      submit(body, owner: owner, lifetime: .passUnretained(lifetime), priority: priority)
     }
   }
 
@@ -199,7 +204,7 @@ extension OwnerScopedQueue {
     lock.lock()
     if suspended {
       // The slot is what hears of the owner's end.
-      guard state.stages[state.stages.count - 1].slot(for: lifetime, queue: self) != nil else {
+      guard state.stages[state.stages.count - 1].slot(for: .passUnretained(lifetime), queue: self) != nil else {
         unlockAndFollowUp()
         return
       }

@@ -32,12 +32,9 @@ public final class OwnerScopedQueue: Sendable {
   /// Owns the operations that have no owner: blocks, and those that run plain operations.
   let ownLifetime = OwnerLifetime()
 
-  /// What a worker looks at after each record, without the lock: a bit for each ready level of the first stage, and `interrupt`.
-  /// Written under the lock. A hint: what it leads to is decided under the lock.
-  private let hint = Atomic<UInt32>(0)
-  private static let interrupt: UInt32 = 1 << 8
-  private static let somebodyWaits: UInt32 = 1 << 9
-  private static let chainsYield: UInt32 = 1 << 10
+  let hint = QueueHint()
+  /// For those who may outlive the queue. Written at the end of `init` only.
+  nonisolated(unsafe) private(set) var reference: QueueReference?
 
   /// Makes a queue.
   /// - Parameters:
@@ -58,6 +55,7 @@ public final class OwnerScopedQueue: Sendable {
       name: name ?? "OwnerScopedQueue", limit: Self.checkedLimit(limit), qualityOfService: qualityOfService,
       underlyingQueue: underlyingQueue)
     self.isMain = isMain
+    reference = QueueReference(self)
   }
 
   deinit {
@@ -65,6 +63,7 @@ public final class OwnerScopedQueue: Sendable {
     for stage in state.stages { state.garbage += stage.removeAllSlots() }
     SlotDepartures.complete(state.departures.slots)
     for run in state.runs.values { run.queueIsGone() }
+    hint.deallocate()
   }
 
   /// The limit as it is kept: `Int.max` for none.
@@ -88,12 +87,11 @@ public final class OwnerScopedQueue: Sendable {
 
   /// Adds a job. If its owner has ended, it is counted as cancelled, and released when this returns.
   @inline(__always)
-  func submit(_ work: consuming Work, lifetime: OwnerLifetime?, priority: Operation.QueuePriority) {
+  func submit(_ work: consuming Work, lifetime: Unmanaged<OwnerLifetime>?, priority: Operation.QueuePriority) {
     let level = Self.level(of: priority)
     lock.lock()
     state.statistics.enqueued += 1
-    let stage = state.stages[state.stages.count - 1]
-    guard let slot = stage.slot(for: lifetime, queue: self) else {
+    guard let slot = state.lastStage._withUnsafeGuaranteedRef({ $0.slot(for: lifetime, queue: self) }) else {
       state.statistics.cancelled += 1
       state.statistics.skippedForEndedOwners += 1
       lock.unlock()
@@ -101,7 +99,10 @@ public final class OwnerScopedQueue: Sendable {
       return
     }
     state.unfinished += 1
-    stage.add(work, slot: slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
+    let place = state.lastStage._withUnsafeGuaranteedRef {
+      $0.add(to: slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
+    }
+    place.initialize(to: work)
     let worker = state.workerToDispatch(self)
     updateHint()
     lock.unlock()
@@ -130,26 +131,12 @@ public final class OwnerScopedQueue: Sendable {
 
   @inline(__always)
   private func updateHint() {
-    let wantsAll = state.isSuspended || !state.returning.isEmpty || state.ownerLimit != .max || state.waits.hasOwners
-    var new = state.stages[0].readyLevels | (wantsAll ? Self.interrupt : 0) | (state.waits.isEmpty ? 0 : Self.somebodyWaits)
-    if !state.runs.isEmpty, state.chainsYield { new |= Self.chainsYield }
-    if hint.load(ordering: .relaxed) != new { hint.store(new, ordering: .relaxed) }
+    var flags = QueueHint.Flags.ready(state.firstStage._withUnsafeGuaranteedRef({ $0.readyLevels }))
+    if state.isSuspended || !state.returning.isEmpty || state.ownerLimit != .max || state.waits.hasOwners { flags.insert(.interrupt) }
+    if !state.waits.isEmpty { flags.insert(.somebodyWaits) }
+    if !state.runs.isEmpty, state.chainsYield { flags.insert(.chainsYield) }
+    hint.flags = flags
   }
-
-  /// Whether a worker with a batch of this level had better look at the queue before it begins its next record.
-  @inline(__always)
-  func wantsAttention(at level: Int) -> Bool {
-    hint.load(ordering: .relaxed) & (Self.interrupt | (1 << UInt32(level) - 1)) != 0
-  }
-
-  /// Whether a worker that has run a graph's node of this level may run one that follows without a look at the queue.
-  @inline(__always)
-  func mayGoOn(at level: Int) -> Bool {
-    hint.load(ordering: .relaxed) & (Self.interrupt | Self.chainsYield | (1 << UInt32(level) - 1)) == 0
-  }
-
-  /// A hint.
-  func hasReadyWork(at level: Int) -> Bool { hint.load(ordering: .relaxed) & (1 << UInt32(level)) != 0 }
 
   func drain(_ worker: Worker) {
     worker.becomeCurrent {
@@ -165,6 +152,7 @@ public final class OwnerScopedQueue: Sendable {
         lock.lock()
         state.takeBatchBack(from: worker)
         state.settle(worker, isWorker: true)
+        if let time = worker.lastRecordTime { state.measured(time) }
         if isBarrier { finishBarrier() }
         if deadline != .max, DispatchTime.now().uptimeNanoseconds > deadline, state.hasWork {
           // Others want to use this underlying queue, too.
@@ -182,20 +170,22 @@ public final class OwnerScopedQueue: Sendable {
     examineWatched()
   }
 
-  /// A worker that keeps up with those who add work finds a record or two each time it looks, and would spend its time, and theirs, on the lock and on leaving and being sent for. So
-  /// after a small batch it waits up to two microseconds, without the lock, for more to come. Not if somebody waits for the queue.
+  /// A worker that keeps up with those who add work finds a record or two each time it looks, and would spend its time, and theirs, on the lock and on leaving and being
+  /// sent for. So after a small batch it waits up to two microseconds, without the lock, for work to come, and if some comes, one more for that
+  /// to become several records. Not if somebody waits for the queue.
   private func lingerForWork(after worker: Worker) {
     guard worker.lastBatchWasSmall else { return }
-    for _ in 0..<Self.lingeringLooks {
-      let hint = hint.load(ordering: .relaxed)
-      if hint & Self.somebodyWaits != 0 { return }
+    var looksLeft = Self.lingeringLooks
+    while looksLeft > 0, !hint.flags.contains(.somebodyWaits) {
+      let hasWork = !hint.flags.isEmpty
       Pause.spin(Self.lingeringPause)
-      if hint != 0 { return }
+      looksLeft = hasWork ? min(looksLeft, Self.gatheringLooks) - 1 : looksLeft - 1
     }
   }
 
+  private static let lingeringPause = 300
   private static let lingeringLooks = 20
-  private static let lingeringPause = 100
+  private static let gatheringLooks = 10
 
   private func finishBarrier() {
     state.statistics.started += 1

@@ -4,15 +4,20 @@
 /// work without an owner has no lifetime.
 final class OwnerSlot: LifetimeMember {
   let lifetime: OwnerLifetime?
-  nonisolated(unsafe) private weak var queue: OwnerScopedQueue?  // written once, before the slot is published
+  /// The same, for those who must not count references: the count is in a cache line that other threads want.
+  let unretainedLifetime: Unmanaged<OwnerLifetime>?
+  private let queue: QueueReference?
   /// Valid until `isRemoved`.
   nonisolated(unsafe) unowned(unsafe) let stage: Stage
+
+  /// Retained.
+  private typealias Lanes = (Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?)
 
   static let memberKind: MemberKind = MemberKindOf<OwnerSlot>()
   nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
 
   // Guarded by the queue's lock.
-  nonisolated(unsafe) private var lanes: (Lane?, Lane?, Lane?, Lane?, Lane?) = (nil, nil, nil, nil, nil)
+  nonisolated(unsafe) private var lanes: Lanes = (nil, nil, nil, nil, nil)
   /// Pending, taken by a worker, or executing.
   nonisolated(unsafe) var unfinished = 0
   /// Taken by a worker or executing, asynchronous operations included.
@@ -25,15 +30,20 @@ final class OwnerSlot: LifetimeMember {
   /// Taken out of its stage, which may be gone: a call that was on its way finds nothing left to do.
   nonisolated(unsafe) var isRemoved = false
 
-  init(lifetime: OwnerLifetime?, stage: Stage, queue: OwnerScopedQueue?, isSuspended: Bool) {
+  init(lifetime: OwnerLifetime?, stage: Stage, queue: QueueReference?, isSuspended: Bool) {
     self.lifetime = lifetime
+    unretainedLifetime = lifetime.map(Unmanaged.passUnretained)
     self.stage = stage
     self.queue = queue
     self.isSuspended = isSuspended
   }
 
+  deinit {
+    for level in 0..<Stage.levelCount { unretainedLanes(level)?.release() }
+  }
+
   /// Whether the owner may still have work started. Asked after the work is claimed: this load decides.
-  var mayStart: Bool { lifetime?.isAlive ?? true }
+  var mayStart: Bool { unretainedLifetime?._withUnsafeGuaranteedRef { $0.isAlive } ?? true }
 
   /// Whether the owner's turn has to wait.
   @inline(__always)
@@ -44,7 +54,16 @@ final class OwnerSlot: LifetimeMember {
     unfinished == 0 && executing == 0 && (0..<Stage.levelCount).allSatisfy { lane(at: $0)?.work.count ?? 0 == 0 }
   }
 
-  func lane(at level: Int) -> Lane? {
+  func lane(at level: Int) -> Lane? { unretainedLanes(level)?.takeUnretainedValue() }
+
+  func makeLane(at level: Int) -> Lane { unretainedLane(at: level).takeUnretainedValue() }
+
+  /// The same, for those who must not count references.
+  @inline(__always)
+  func unretainedLane(at level: Int) -> Unmanaged<Lane> { unretainedLanes(level) ?? addLane(at: level) }
+
+  @inline(__always)
+  private func unretainedLanes(_ level: Int) -> Unmanaged<Lane>? {
     switch level {
     case 0: lanes.0
     case 1: lanes.1
@@ -54,9 +73,8 @@ final class OwnerSlot: LifetimeMember {
     }
   }
 
-  func makeLane(at level: Int) -> Lane {
-    if let lane = lane(at: level) { return lane }
-    let lane = Lane(slot: self)
+  private func addLane(at level: Int) -> Unmanaged<Lane> {
+    let lane = Unmanaged.passRetained(Lane(slot: self))
     switch level {
     case 0: lanes.0 = lane
     case 1: lanes.1 = lane
@@ -67,8 +85,13 @@ final class OwnerSlot: LifetimeMember {
     return lane
   }
 
+  /// The slot is about to go.
+  func leaveBorrowedChunks() {
+    for level in 0..<Stage.levelCount { lane(at: level)?.work.leaveBorrowedChunks() }
+  }
+
   func lifetimeDidEnd() {
-    queue?.ownerDidEnd(self)
+    queue?.queue?.ownerDidEnd(self)
   }
 }
 

@@ -23,7 +23,10 @@ import Foundation
 /// have a deinit of the user's, so records are released after unlocking.
 struct QueueState: ~Copyable {
   /// Never empty. Work is taken from the first and added to the last.
-  var stages: ContiguousArray<Stage>
+  private(set) var stages: ContiguousArray<Stage>
+  /// The first and the last of `stages`, for those who must not count references.
+  private(set) var firstStage: Unmanaged<Stage>
+  private(set) var lastStage: Unmanaged<Stage>
   var pool = ChunkPool()
   var isSuspended = false
   /// `Int.max` without a limit.
@@ -75,14 +78,35 @@ struct QueueState: ~Copyable {
   var isMonitored = false
 
   init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
-    stages = [Stage(fairness: .firstComeFirstServed, departures: departures)]
+    let stage = Stage(fairness: .firstComeFirstServed, departures: departures)
+    stages = [stage]
+    firstStage = .passUnretained(stage)
+    lastStage = firstStage
     self.name = name
     self.limit = limit
     self.qualityOfService = qualityOfService
     self.underlyingQueue = underlyingQueue
   }
 
+  /// How long a record has taken lately, in nanoseconds.
+  var recordTime = Self.unknownTime
+
   // MARK: Workers
+
+  static let unknownTime = UInt64(UInt32.max)
+  /// Sending for a worker costs whoever adds work, and the worker, several microseconds.
+  private static let leastWorkForWorker: UInt64 = 20_000
+
+  /// Whether the ready work is worth another worker, or will sooner be done by one who is awake and looks again when it has finished its batch.
+  private var isWorthWorker: Bool {
+    activeWorkers.count - waiting - stuck <= 0 || UInt64(firstStage._withUnsafeGuaranteedRef { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
+  }
+
+  /// One measurement more. What takes longer is believed at once, what takes less bit by bit.
+  mutating func measured(_ time: UInt64) {
+    let time = min(time, Self.unknownTime)
+    recordTime = recordTime == Self.unknownTime ? time : max(time, (recordTime * 3 + time) / 4)
+  }
 
   static let processors = max(2, ProcessInfo.processInfo.activeProcessorCount)
   /// Not counting those that are blocked in a wait of ours.
@@ -102,14 +126,19 @@ struct QueueState: ~Copyable {
 
   var hasWork: Bool {
     guard !isSuspended else { return false }
-    return stages[0].readyLevels != 0 || isBarrierDue
+    return firstStage._withUnsafeGuaranteedRef { $0.readyLevels } != 0 || isBarrierDue
   }
 
-  var isBarrierDue: Bool { stages[0].isClosed && stages[0].unfinished == 0 && stages[0].executing == 0 && !isBarrierRunning }
+  var isBarrierDue: Bool { firstStage._withUnsafeGuaranteedRef { $0.isClosed && $0.unfinished == 0 && $0.executing == 0 } && !isBarrierRunning }
 
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
   mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
     guard arriving == 0, returning.isEmpty, hasWork else { return nil }
+    guard isWorthWorker else {
+      // The work may turn out to take longer than that of late.
+      monitor(queue)
+      return nil
+    }
     let most = limit == .max ? Self.mostUnlimitedWorkers : Self.mostWorkers
     guard hasSlot(beside: activeWorkers.count), activeWorkers.count - waiting < most else {
       monitor(queue)
@@ -202,8 +231,15 @@ struct QueueState: ~Copyable {
   /// The barrier is over, or was cancelled.
   mutating func advance() {
     isBarrierRunning = false
+    if stages.count == 1 { appendStage() }
     garbage += stages.removeFirst().removeAllSlots()
-    if stages.isEmpty { stages.append(Stage(fairness: fairness, departures: departures)) }
+    firstStage = .passUnretained(stages[0])
+  }
+
+  mutating func appendStage() {
+    let stage = Stage(fairness: fairness, departures: departures)
+    stages.append(stage)
+    lastStage = .passUnretained(stage)
   }
 
   /// After barriers were cancelled: a barrier in the middle that is gone no longer separates anything, but stays until its turn.
@@ -217,22 +253,16 @@ struct QueueState: ~Copyable {
   mutating func settle(_ worker: Worker, isWorker: Bool) {
     var finished = 0
     var skipped = 0
-    worker.batch.settle(isWorker: isWorker) { lane, result, nodes in
+    if isWorker { worker.batch.giveBackChunk(pool: &pool) }
+    worker.batch.settle(isWorker: isWorker) { lane, tally in
       let slot = lane.slot
-      if nodes > 0 {
-        slot.stage.finish(slot, count: nodes)
-        statistics.started += nodes
-        statistics.succeeded += nodes
-        finished += nodes
-      }
-      guard let result else { return }
-      slot.stage.changeExecuting(slot, by: -1)
-      if result != .countsItself {
-        slot.stage.finish(slot)
-        statistics.count(result)
-        finished += 1
-        if result == .skipped { skipped += 1 }
-      }
+      let over = tally.counted + tally.nodes
+      slot.stage.finish(slot, count: over)
+      statistics.count(tally)
+      finished += over
+      skipped += tally.skipped
+      guard tally.records > 0 else { return }
+      slot.stage.changeExecuting(slot, by: -tally.records)
       afterFinish(of: slot)
     }
     finish(finished, withoutRunning: skipped)

@@ -12,6 +12,8 @@ struct ReadyRing {
   private var storage: [Entry?] = []
   private var head = 0
   private(set) var count = 0
+  /// The lane of the last entry, if that was added last.
+  private var lastLane: UnsafeMutableRawPointer?
 
   var isEmpty: Bool { count == 0 }
 
@@ -23,24 +25,24 @@ struct ReadyRing {
     if count == storage.count { grow() }
     storage[index(count)] = entry
     count += 1
+    lastLane = Unmanaged.passUnretained(entry.lane).toOpaque()
   }
 
   /// Adds a ticket to the last entry if it is the lane's, else a new entry.
+  @inline(__always)
   mutating func appendTicket(for lane: Lane) {
-    if count > 0 {
-      let last = index(count - 1)
-      if storage[last]?.lane === lane {
-        storage[last]?.tickets += 1
-        return
-      }
+    if count > 0, lastLane == Unmanaged.passUnretained(lane).toOpaque() {
+      storage[index(count - 1)]?.tickets += 1
+    } else {
+      append(Entry(lane: lane, tickets: 1))
     }
-    append(Entry(lane: lane, tickets: 1))
   }
 
   mutating func prepend(_ entry: Entry) {
     if count == storage.count { grow() }
     head = (head - 1) & (storage.count - 1)
     storage[head] = entry
+    if count == 0 { lastLane = Unmanaged.passUnretained(entry.lane).toOpaque() }
     count += 1
   }
 

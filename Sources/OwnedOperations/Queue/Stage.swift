@@ -32,7 +32,8 @@ final class Stage {
   var rings = [ReadyRing](repeating: ReadyRing(), count: levelCount)
   private var slots = SlotTable()
   private var ownerlessSlot: OwnerSlot?
-  private var lastSlot: OwnerSlot?
+  /// The slot that was used last, if it is still in the table.
+  private var lastSlot: (lifetime: Unmanaged<OwnerLifetime>?, slot: Unmanaged<OwnerSlot>)?
   private var sweepThreshold = 64
   /// For each level, how many records have died since the last sweep, and how many may.
   var deadRecords = [Int](repeating: 0, count: levelCount)
@@ -48,17 +49,19 @@ final class Stage {
 
   /// The slot of the owner, made if need be; nil if the owner has ended.
   @inline(__always)
-  func slot(for lifetime: OwnerLifetime?, queue: OwnerScopedQueue) -> OwnerSlot? {
-    if let lastSlot, lastSlot.lifetime === lifetime { return lastSlot.hasEnded ? nil : lastSlot }
-    guard let slot = findOrMakeSlot(for: lifetime, queue: queue), !slot.hasEnded else { return nil }
-    lastSlot = slot
-    return slot
+  func slot(for lifetime: Unmanaged<OwnerLifetime>?, queue: OwnerScopedQueue) -> Unmanaged<OwnerSlot>? {
+    if let lastSlot, lastSlot.lifetime?.toOpaque() == lifetime?.toOpaque() {
+      return lastSlot.slot._withUnsafeGuaranteedRef { $0.hasEnded } ? nil : lastSlot.slot
+    }
+    guard let slot = findOrMakeSlot(for: lifetime?.takeUnretainedValue(), queue: queue), !slot.hasEnded else { return nil }
+    lastSlot = (lifetime, .passUnretained(slot))
+    return .passUnretained(slot)
   }
 
   private func findOrMakeSlot(for lifetime: OwnerLifetime?, queue: OwnerScopedQueue) -> OwnerSlot? {
     guard let lifetime else { return slotWithoutOwner }
     if let slot = slots[lifetime] { return slot }
-    let slot = OwnerSlot(lifetime: lifetime, stage: self, queue: queue, isSuspended: queue.isSuspendedUnderLock(lifetime))
+    let slot = OwnerSlot(lifetime: lifetime, stage: self, queue: queue.reference, isSuspended: queue.isSuspendedUnderLock(lifetime))
     guard lifetime.join(slot) else { return nil }
     if slots.count >= sweepThreshold { sweepSlots() }
     slots.insert(slot, for: lifetime)
@@ -92,7 +95,8 @@ final class Stage {
   private func remove(_ slot: OwnerSlot) {
     guard let lifetime = slot.lifetime, !slot.isRemoved else { return }
     slot.isRemoved = true
-    if lastSlot === slot { lastSlot = nil }
+    slot.leaveBorrowedChunks()
+    if lastSlot?.slot.toOpaque() == Unmanaged.passUnretained(slot).toOpaque() { lastSlot = nil }
     departures.slots.append(slot)
     slots.remove(lifetime)
   }
@@ -107,6 +111,7 @@ final class Stage {
     var taken: [TakenWork] = []
     forEachSlot { taken += takeAll(of: $0) }
     for slot in slots.filter({ _ in true }) { remove(slot) }
+    ownerlessSlot?.leaveBorrowedChunks()
     ownerlessSlot?.isRemoved = true
     return taken
   }
@@ -119,37 +124,47 @@ final class Stage {
     slot.unfinished += count
   }
 
+  /// - Returns: where the record is to be written before the lock is left.
   @inline(__always)
-  func add(_ work: consuming Work, slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) {
-    unfinished += 1
-    slot.unfinished += 1
-    makeReady(work, slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit)
+  func add(to slot: Unmanaged<OwnerSlot>, level: Int, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
+    slot._withUnsafeGuaranteedRef { slot in
+      unfinished += 1
+      slot.unfinished += 1
+      return makeReady(slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit)
+    }
   }
 
   /// Work that has been counted becomes ready.
-  @inline(__always)
   func makeReady(_ work: consuming Work, slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) {
-    let lane = slot.makeLane(at: level)
-    lane.work.append(work, pool: &pool)
-    switch fairness {
-    case .firstComeFirstServed:
-      if slot.isHeld(ownerLimit) {
-        lane.heldTickets += 1
-        return
-      }
-      rings[level].appendTicket(for: lane)
-      readyCount += 1
-    case .roundRobin:
-      if lane.isInRing {
+    makeReady(slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit).initialize(to: work)
+  }
+
+  @inline(__always)
+  private func makeReady(slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
+    let isHeld = slot.isHeld(ownerLimit)
+    return slot.unretainedLane(at: level)._withUnsafeGuaranteedRef { lane in
+      let place = lane.work.makePlace(pool: &pool)
+      switch fairness {
+      case .firstComeFirstServed:
+        if isHeld {
+          lane.heldTickets += 1
+          return place
+        }
+        rings[level].appendTicket(for: lane)
         readyCount += 1
-      } else if slot.isHeld(ownerLimit) {
-        lane.heldTickets = 1
-        return
-      } else {
-        enterRing(lane, level: level, atFront: false)
+      case .roundRobin:
+        if lane.isInRing {
+          readyCount += 1
+        } else if isHeld {
+          lane.heldTickets = 1
+          return place
+        } else {
+          enterRing(lane, level: level, atFront: false)
+        }
       }
+      readyLevels |= 1 << UInt32(level)
+      return place
     }
-    readyLevels |= 1 << UInt32(level)
   }
 
   /// Round robin: the lane joins with all of its records.
@@ -194,15 +209,19 @@ final class Stage {
           hold(entry, level: level)
         } else if fairness == .roundRobin {
           rings[level].removeFirst()
-          take(1, from: lane, into: batch, pool: &pool)
+          count(batch.fill(from: lane, limit: 1, pool: &pool), takenFrom: lane)
           if lane.work.count > 0 { rings[level].append(entry) } else { lane.isInRing = false }
         } else if lane.voidTickets > 0 {
           let void = min(lane.voidTickets, entry.tickets)
           lane.voidTickets -= void
           rings[level].useFirst(void)
         } else {
-          let taken = take(min(room, entry.tickets), from: lane, into: batch, pool: &pool)
+          let most = min(room, entry.tickets)
+          let borrows = batch.count == 0 && most >= WorkBatch.leastBorrowed
+          let taken = borrows ? batch.borrow(from: lane, limit: most, pool: &pool) : batch.fill(from: lane, limit: most, pool: &pool)
+          count(taken, takenFrom: lane)
           rings[level].useFirst(taken)
+          if borrows { break }
         }
       }
       if rings[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) }
@@ -211,13 +230,10 @@ final class Stage {
     return nil
   }
 
-  @discardableResult
-  private func take(_ limit: Int, from lane: Lane, into batch: WorkBatch, pool: inout ChunkPool) -> Int {
-    let taken = batch.fill(from: lane, limit: limit, pool: &pool)
+  private func count(_ taken: Int, takenFrom lane: Lane) {
     lane.slot.executing += taken
     executing += taken
     readyCount -= taken
-    return taken
   }
 
   private func dropFirst(_ entry: ReadyRing.Entry, level: Int) {

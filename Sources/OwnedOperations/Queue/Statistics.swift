@@ -22,19 +22,13 @@ extension OwnerScopedQueue {
     /// Begun and not ended.
     public var executing = 0
 
-    /// Counts a job that is over.
-    mutating func count(_ result: WorkBatch.Result) {
-      switch result {
-      case .succeeded: succeeded += 1
-      case .failed: failed += 1
-      case .cancelled: cancelled += 1
-      case .skipped:
-        cancelled += 1
-        skippedForEndedOwners += 1
-        return
-      case .countsItself: return
-      }
-      started += 1
+    /// Counts jobs and graph nodes that are over.
+    mutating func count(_ tally: WorkBatch.Tally) {
+      started += tally.succeeded + tally.failed + tally.cancelled + tally.nodes
+      succeeded += tally.succeeded + tally.nodes
+      failed += tally.failed
+      cancelled += tally.cancelled + tally.skipped
+      skippedForEndedOwners += tally.skipped
     }
 
     /// Counts an operation that has finished.

@@ -17,23 +17,32 @@ enum Work {
 ///
 /// 24 bytes a record. Chunks start small, because most owners have little pending, and double up to 128 records; those of full size
 /// come from a pool and go back to it, so that a busy queue touches the same memory again and again.
-/// Guarded by the queue's lock.
+///
+/// A worker may borrow a run of records where it lies, without copying it under the lock. The records are the worker's then, and no longer the
+/// list's; the chunk stays where it is until the worker gives it back, also if the list has moved on (`isLinked` is false then).
+///
+/// Guarded by the queue's lock, but for the records that a worker has borrowed.
 struct WorkList: ~Copyable {
-  fileprivate typealias ChunkPointer = UnsafeMutablePointer<Chunk>
+  typealias ChunkPointer = UnsafeMutablePointer<Chunk>
 
-  fileprivate struct Chunk {
-    var next: ChunkPointer?
-    var start: Int32 = 0
-    var end: Int32 = 0
-    let capacity: Int32
+  struct Chunk {
+    fileprivate(set) var next: ChunkPointer?
+    fileprivate(set) var start: Int32 = 0
+    fileprivate(set) var end: Int32 = 0
+    fileprivate let capacity: Int32
+    /// How many workers have borrowed records of it.
+    fileprivate(set) var borrowers: Int16 = 0
+    fileprivate(set) var isLinked = true
 
-    static let largest: Int32 = 128
-    static let smallest: Int32 = 4
+    fileprivate init(capacity: Int32) { self.capacity = capacity }
+
+    fileprivate static let largest: Int32 = 128
+    fileprivate static let smallest: Int32 = 4
 
     /// Where the records begin, behind this header.
-    static let headerSize = 32
+    private static let headerSize = 32
 
-    static func allocate(capacity: Int32) -> ChunkPointer {
+    fileprivate static func allocate(capacity: Int32) -> ChunkPointer {
       let size = headerSize + Int(capacity) * MemoryLayout<Work>.stride
       let memory = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 16)
       let chunk = memory.bindMemory(to: Chunk.self, capacity: 1)
@@ -42,7 +51,7 @@ struct WorkList: ~Copyable {
       return chunk
     }
 
-    static func records(of chunk: ChunkPointer) -> UnsafeMutablePointer<Work> {
+    fileprivate static func records(of chunk: ChunkPointer) -> UnsafeMutablePointer<Work> {
       (UnsafeMutableRawPointer(chunk) + headerSize).assumingMemoryBound(to: Work.self)
     }
   }
@@ -50,10 +59,13 @@ struct WorkList: ~Copyable {
   private var first: ChunkPointer?
   private var last: ChunkPointer?
   private(set) var count = 0
+  /// How many of the chunks in the list have borrowers.
+  private var borrowedChunks = 0
 
   init() {}
 
   deinit {
+    // No chunk has borrowers, see `leaveBorrowedChunks`.
     var chunk = first
     while let current = chunk {
       chunk = current.pointee.next
@@ -63,17 +75,22 @@ struct WorkList: ~Copyable {
     }
   }
 
-  mutating func append(_ work: consuming Work, pool: inout ChunkPool) {
-    var chunk: ChunkPointer
+  /// Adds a record, which the caller writes to the place returned before anybody looks.
+  @inline(__always)
+  mutating func makePlace(pool: inout ChunkPool) -> UnsafeMutablePointer<Work> {
+    let chunk: ChunkPointer
     if let last, last.pointee.end < last.pointee.capacity {
       chunk = last
     } else {
       chunk = addChunk(pool: &pool)
     }
-    (Chunk.records(of: chunk) + Int(chunk.pointee.end)).initialize(to: work)
+    let place = Chunk.records(of: chunk) + Int(chunk.pointee.end)
     chunk.pointee.end += 1
     count += 1
+    return place
   }
+
+  mutating func append(_ work: consuming Work, pool: inout ChunkPool) { makePlace(pool: &pool).initialize(to: work) }
 
   private mutating func addChunk(pool: inout ChunkPool) -> ChunkPointer {
     let capacity = last.map { min($0.pointee.capacity * 2, Chunk.largest) } ?? Chunk.smallest
@@ -92,30 +109,80 @@ struct WorkList: ~Copyable {
       (target + moved).moveInitialize(from: Chunk.records(of: chunk) + Int(chunk.pointee.start), count: taken)
       chunk.pointee.start += Int32(taken)
       moved += taken
-      guard chunk.pointee.start == chunk.pointee.end else { break }
-      if chunk == last {
-        // The only chunk: use it from the front again.
-        chunk.pointee.start = 0
-        chunk.pointee.end = 0
-        break
-      }
-      first = chunk.pointee.next
-      pool.give(chunk)
+      guard dropFirstIfUsedUp(pool: &pool) else { break }
     }
     count -= moved
     return moved
   }
 
+  /// If the first chunk is used up, goes on to the next one, or uses it from the front again if it is the only one.
+  /// - Returns: whether there is a next one.
+  private mutating func dropFirstIfUsedUp(pool: inout ChunkPool) -> Bool {
+    guard let chunk = first, chunk.pointee.start == chunk.pointee.end else { return false }
+    guard chunk != last else {
+      if chunk.pointee.borrowers == 0 {
+        chunk.pointee.start = 0
+        chunk.pointee.end = 0
+      }
+      return false
+    }
+    first = chunk.pointee.next
+    unlink(chunk, pool: &pool)
+    return true
+  }
+
+  private mutating func unlink(_ chunk: ChunkPointer, pool: inout ChunkPool) {
+    chunk.pointee.isLinked = false
+    if chunk.pointee.borrowers > 0 { borrowedChunks -= 1 } else { pool.give(chunk) }
+  }
+
+  // MARK: Borrowing
+
+  /// The worker has no more to do with the chunk, which has left its list.
+  static func giveBack(unlinked chunk: ChunkPointer, pool: inout ChunkPool) {
+    chunk.pointee.borrowers -= 1
+    if chunk.pointee.borrowers == 0 { pool.give(chunk) }
+  }
+
+  /// Up to `limit` of the oldest records, where they lie side by side. The list must not be empty.
+  mutating func borrowFirst(_ limit: Int, pool: inout ChunkPool) -> (records: UnsafeMutablePointer<Work>, count: Int, chunk: ChunkPointer) {
+    while dropFirstIfUsedUp(pool: &pool) {}
+    let chunk = first!
+    let taken = min(Int(chunk.pointee.end - chunk.pointee.start), limit)
+    let records = Chunk.records(of: chunk) + Int(chunk.pointee.start)
+    chunk.pointee.start += Int32(taken)
+    if chunk.pointee.borrowers == 0 { borrowedChunks += 1 }
+    chunk.pointee.borrowers += 1
+    count -= taken
+    while dropFirstIfUsedUp(pool: &pool) {}
+    return (records, taken, chunk)
+  }
+
+  /// The worker has no more to do with the chunk, which is in this list.
+  mutating func giveBack(_ chunk: ChunkPointer, pool: inout ChunkPool) {
+    chunk.pointee.borrowers -= 1
+    guard chunk.pointee.borrowers == 0 else { return }
+    borrowedChunks -= 1
+    while dropFirstIfUsedUp(pool: &pool) {}
+  }
+
   /// Puts records back before the oldest one.
   mutating func prepend(movingFrom source: UnsafeMutablePointer<Work>, count returned: Int) {
     guard returned > 0 else { return }
+    count += returned
+    if let first, first.pointee.borrowers > 0, Int(first.pointee.start) >= returned,
+      source + returned == Chunk.records(of: first) + Int(first.pointee.start)
+    {
+      // They have been borrowed, and still lie right before the oldest one.
+      first.pointee.start -= Int32(returned)
+      return
+    }
     let chunk = Chunk.allocate(capacity: Int32(returned))
     Chunk.records(of: chunk).moveInitialize(from: source, count: returned)
     chunk.pointee.end = Int32(returned)
     chunk.pointee.next = first
     first = chunk
     if last == nil { last = chunk }
-    count += returned
   }
 
   /// Takes those records out that are not kept, and leaves the others in order. Linear.
@@ -133,11 +200,36 @@ struct WorkList: ~Copyable {
 
   /// Leaves the list empty; the records go with the result, outside the lock.
   mutating func takeAll() -> WorkList {
+    leaveBorrowedChunks()
     let taken = WorkList(first: first, last: last, count: count)
     first = nil
     last = nil
     count = 0
     return taken
+  }
+
+  /// Leaves chunks with borrowers to them, and moves what else is in them to chunks of its own; called when the list is about to go.
+  /// They are among the first few, for each worker borrows from the front.
+  mutating func leaveBorrowedChunks() {
+    var previous: ChunkPointer?
+    var next = first
+    while borrowedChunks > 0, let chunk = next {
+      next = chunk.pointee.next
+      guard chunk.pointee.borrowers > 0 else {
+        previous = chunk
+        continue
+      }
+      let left = chunk.pointee.end - chunk.pointee.start
+      let replacement = Chunk.allocate(capacity: max(1, left))
+      Chunk.records(of: replacement).moveInitialize(from: Chunk.records(of: chunk) + Int(chunk.pointee.start), count: Int(left))
+      replacement.pointee.end = left
+      replacement.pointee.next = next
+      if let previous { previous.pointee.next = replacement } else { first = replacement }
+      if chunk == last { last = replacement }
+      previous = replacement
+      chunk.pointee.isLinked = false
+      borrowedChunks -= 1
+    }
   }
 
   private init(first: ChunkPointer?, last: ChunkPointer?, count: Int) {
@@ -202,6 +294,7 @@ struct ChunkPool: ~Copyable {
     chunk.pointee.next = nil
     chunk.pointee.start = 0
     chunk.pointee.end = 0
+    chunk.pointee.isLinked = true
     return chunk
   }
 

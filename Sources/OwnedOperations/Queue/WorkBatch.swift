@@ -9,11 +9,16 @@ import Synchronization
 ///   because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each record.
 /// - `progress[i]` is written by the worker as record i goes on, in one store each (releasing), so that who counts sees either the one or the other: whether the work has begun
 ///   that the record stands for, and how many nodes of a graph are over that it led to. A record that is found to be skipped never has begun. (Operations are counted elsewhere.)
+/// - The records lie in the batch's own memory; or, if all are of one lane and side by side there, they stay in the lane's chunk, which
+///   the batch borrows until the worker settles (`source`, `borrowed`). Copying them under the lock would have the lock wait for each cache line that
+///   whoever added them has written.
 /// - `results[i]` is written by the worker when record i is over, before it moves the cursor on (releasing). So who loads the
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
-/// - `lanes`, `count`, `level` and `settled` change under the lock only. Records that are not begun are moved out under the lock only.
+/// - `lanes`, `source`, `borrowed`, `count`, `level` and `settled` change under the lock only. Records that are not begun are moved out under the lock only.
 final class WorkBatch: Sendable {
-  static let capacity = 64
+  static let capacity = 128
+  /// Fewer records than this are copied, so that those of other lanes can join them.
+  static let leastBorrowed = 8
 
   enum Result: UInt8 {
     case succeeded, failed, cancelled, skipped
@@ -31,6 +36,9 @@ final class WorkBatch: Sendable {
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock.
+  /// Where the records are.
+  nonisolated(unsafe) private var source: UnsafeMutablePointer<Work>
+  nonisolated(unsafe) private var borrowed: (chunk: WorkList.ChunkPointer, lane: Unmanaged<Lane>)?
   nonisolated(unsafe) private(set) var count = 0
   nonisolated(unsafe) private var settled = 0
   /// Of the first record that is not settled.
@@ -40,6 +48,7 @@ final class WorkBatch: Sendable {
   nonisolated(unsafe) private(set) var isRunning = false
 
   init() {
+    source = records
     for index in 0..<Self.capacity { (progress + index).initialize(to: Atomic(0)) }
   }
 
@@ -55,6 +64,16 @@ final class WorkBatch: Sendable {
   private static func join(next: Int, end: Int) -> UInt64 { UInt64(next) | UInt64(end) << 32 }
 
   // MARK: Under the queue's lock
+
+  /// Borrows up to `limit` records of the lane. The batch must be empty, and is full then.
+  func borrow(from lane: Lane, limit: Int, pool: inout ChunkPool) -> Int {
+    let run = lane.work.borrowFirst(limit, pool: &pool)
+    source = run.records
+    borrowed = (run.chunk, .passUnretained(lane))
+    lanes.update(repeating: .passUnretained(lane), count: run.count)
+    count = run.count
+    return run.count
+  }
 
   /// Moves up to `limit` records of the lane to the end of the batch, which has not been published.
   func fill(from lane: Lane, limit: Int, pool: inout ChunkPool) -> Int {
@@ -72,29 +91,72 @@ final class WorkBatch: Sendable {
     cursor.store(Self.join(next: 0, end: count), ordering: .releasing)
   }
 
-  /// Calls `body` for each record that is over and has not been counted, with the graph nodes it led to. The worker itself passes true, between batches; for others the last
+  /// How records of one lane that followed each other have ended.
+  struct Tally {
+    var records = 0
+    var succeeded = 0
+    var failed = 0
+    var cancelled = 0
+    var skipped = 0
+    /// Graph nodes that are over and succeeded.
+    var nodes = 0
+
+    /// Those that the queue counts; the rest count themselves.
+    var counted: Int { succeeded + failed + cancelled + skipped }
+
+    fileprivate mutating func add(_ result: Result) {
+      records += 1
+      switch result {
+      case .succeeded: succeeded += 1
+      case .failed: failed += 1
+      case .cancelled: cancelled += 1
+      case .skipped: skipped += 1
+      case .countsItself: break
+      }
+    }
+  }
+
+  /// Calls `body` for each run of records of one lane that are over and have not been counted. The worker itself passes true, between batches; for others the last
   /// record begun counts as still running, and `body` gets its nodes only.
-  func settle(isWorker: Bool, _ body: (Lane, Result?, _ nodes: Int) -> Void) {
+  func settle(isWorker: Bool, _ body: (Lane, Tally) -> Void) {
     let (next, _) = Self.split(cursor.load(ordering: .acquiring))
     let over = isWorker ? next : next - 1
     while settled < over {
-      let nodes = progress[settled].load(ordering: .relaxed) >> 1 - settledNodes
-      body(lanes[settled].takeUnretainedValue(), results[settled], nodes)
-      settled += 1
-      settledNodes = 0
+      let lane = lanes[settled]
+      var tally = Tally()
+      repeat {
+        tally.nodes += progress[settled].load(ordering: .relaxed) >> 1 - settledNodes
+        tally.add(results[settled])
+        settled += 1
+        settledNodes = 0
+      } while settled < over && lanes[settled].toOpaque() == lane.toOpaque()
+      lane._withUnsafeGuaranteedRef { body($0, tally) }
     }
     isRunning = false
     if settled < next {
       let progress = progress[settled].load(ordering: .acquiring)
       let nodes = progress >> 1
       isRunning = progress & 1 != 0
-      if nodes > settledNodes { body(lanes[settled].takeUnretainedValue(), nil, nodes - settledNodes) }
+      if nodes > settledNodes { lanes[settled]._withUnsafeGuaranteedRef { body($0, Tally(nodes: nodes - settledNodes)) } }
       settledNodes = nodes
     }
     if isWorker {
       count = 0
       settled = 0
       cursor.store(0, ordering: .relaxed)
+    }
+  }
+
+  /// The worker has begun all that it will begin. Before `settle` counts the last record: the lane may go then.
+  func giveBackChunk(pool: inout ChunkPool) {
+    guard let (chunk, lane) = borrowed else { return }
+    borrowed = nil
+    source = records
+    // If the lane has gone, because all that the batch had not begun was taken back and cancelled, it has left the chunk to us.
+    if chunk.pointee.isLinked {
+      lane._withUnsafeGuaranteedRef { $0.work.giveBack(chunk, pool: &pool) }
+    } else {
+      WorkList.giveBack(unlinked: chunk, pool: &pool)
     }
   }
 
@@ -115,7 +177,7 @@ final class WorkBatch: Sendable {
         let lane = lanes[runEnd - 1]
         var runStart = runEnd - 1
         while runStart > next, lanes[runStart - 1].toOpaque() == lane.toOpaque() { runStart -= 1 }
-        body(records + runStart, runEnd - runStart, lane.takeUnretainedValue())
+        body(source + runStart, runEnd - runStart, lane.takeUnretainedValue())
         runEnd = runStart
       }
       return
@@ -140,7 +202,7 @@ final class WorkBatch: Sendable {
       guard next < end else { return nil }
       let attempt = cursor.weakCompareExchange(
         expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
-      if attempt.exchanged { return (next, (records + next).move(), lanes[next]) }
+      if attempt.exchanged { return (next, (source + next).move(), lanes[next]) }
       current = attempt.original
     }
   }

@@ -16,6 +16,7 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
 
   let batch = WorkBatch()
+  private let hint: QueueHint
   private let dispatchQueue: DispatchQueue
   private unowned(unsafe) let queue: OwnerScopedQueue  // a worker runs only while a drain holds the queue
 
@@ -37,7 +38,10 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   // Of the draining thread.
   private var batchSize = 1
   private(set) var lastBatchWasSmall = false
-  private(set) var currentSlot: OwnerSlot?
+  /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
+  private(set) var lastRecordTime: UInt64?
+  /// Whose work runs. It executes, so the slot is there.
+  private(set) unowned(unsafe) var currentSlot: OwnerSlot?
   private(set) var batchStart: UInt64 = 0
   /// How many graph nodes to run before the next look at the clock.
   var chainStep: UInt32 = 1
@@ -61,6 +65,7 @@ final class Worker: @unchecked Sendable, BlockingObserver {
 
   init(queue: OwnerScopedQueue, underlyingQueue: DispatchQueue?, name: String, qualityOfService: QualityOfService, make: Int) {
     self.queue = queue
+    hint = queue.hint
     self.make = make
     isGuest = underlyingQueue != nil
     dispatchQueue = underlyingQueue ?? DispatchQueue(label: name, qos: qualityOfService.dispatchQoS)
@@ -138,31 +143,43 @@ final class Worker: @unchecked Sendable, BlockingObserver {
       return
     }
     let level = batch.level
+    lastRecordTime = nil
     let start = DispatchTime.now().uptimeNanoseconds
     batchStart = start
     var count: UInt64 = 0
+    var held = HeldOwner()
     while let (index, work, lane) = batch.begin() {
-      let slot = lane._withUnsafeGuaranteedRef { $0.slot }
-      batch.setResult(execute(work, slot), at: index)
+      let result = lane._withUnsafeGuaranteedRef { lane in execute(work, lane.slot, &held) }
+      batch.setResult(result, at: index)
       count += 1
-      if queue.wantsAttention(at: level) { break }
+      if hint.wantsAttention(at: level) { break }
     }
+    held.letGo()
     lastBatchWasSmall = count < 8
     guard count > 0 else { return }
     let each = (DispatchTime.now().uptimeNanoseconds - start) / count
+    lastRecordTime = each
     batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
   }
 
   /// Runs one record. What it captured is released when this returns.
-  private func execute(_ work: consuming Work, _ slot: OwnerSlot) -> WorkBatch.Result {
+  @inline(__always)
+  private func execute(_ work: consuming Work, _ slot: OwnerSlot, _ held: inout HeldOwner) -> WorkBatch.Result {
     currentSlot = slot
     defer { currentSlot = nil }
-    switch work {
-    case .ownerBlock(let body):
-      guard let lifetime = slot.lifetime, lifetime.isAlive, let owner = lifetime.boundOwnerObject else { return .skipped }
+    if case .ownerBlock(let body) = work {
+      guard let owner = held.object(of: slot) else { return .skipped }
       batch.setBegun()
-      body(owner)
+      owner._withUnsafeGuaranteedRef { body($0) }
       return .succeeded
+    }
+    held.letGo()
+    return execute(work, slot)
+  }
+
+  private func execute(_ work: consuming Work, _ slot: OwnerSlot) -> WorkBatch.Result {
+    switch work {
+    case .ownerBlock: return .skipped
     case .block(let body):
       guard slot.mayStart else { return .skipped }
       batch.setBegun()

@@ -12,7 +12,7 @@ extension OwnerScopedQueue {
   private static let leastProcessorTime: UInt64 = 300_000
 
   func scheduleLookAtWorkers() {
-    Self.monitorQueue.asyncAfter(deadline: .now() + Self.monitorInterval) { [weak self] in self?.lookAtWorkers() }
+    Self.monitorQueue.asyncAfter(deadline: .now() + Self.monitorInterval) { [reference] in reference?.queue?.lookAtWorkers() }
   }
 
   private func lookAtWorkers() {
@@ -31,6 +31,7 @@ extension OwnerScopedQueue {
     sighting.processorTime = processorTime ?? 0
     worker.lastSeen = sighting
     let hasMoved = sighting.serial != last.serial || sighting.position != last.position
+    if !hasMoved, sighting.serial != 0 { state.recordTime = QueueState.unknownTime }
     let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false
     let isStuck = !hasMoved && !isComputing && sighting.serial != 0
     state.setStuck(worker, isStuck && !worker.isWaiting)

@@ -1,0 +1,59 @@
+import Synchronization
+
+/// What a worker looks at after each record, without the queue's lock: which levels have ready work, and whether the queue wants its attention.
+///
+/// Written under the lock, and only when it changes. It stands alone in its cache lines, so that workers keep their copy of it while others add work.
+/// A hint (relaxed): what it leads to is decided under the lock.
+///
+/// The queue owns the memory. A worker has a copy of the pointer, and runs only while the queue is there.
+struct QueueHint: @unchecked Sendable {  // the memory holds one atomic word
+  struct Flags: OptionSet {
+    let rawValue: UInt32
+
+    /// Every worker had better look at the queue before it begins its next record.
+    static let interrupt = Flags(rawValue: 1 << 8)
+    /// A thread or a task waits for the queue, or for an owner's work in it.
+    static let somebodyWaits = Flags(rawValue: 1 << 9)
+    /// A graph's nodes have to go through the ready lists one by one.
+    static let chainsYield = Flags(rawValue: 1 << 10)
+
+    /// The levels with ready work: a bit for each, the lowest is the highest priority.
+    static func ready(_ levels: UInt32) -> Flags { Flags(rawValue: levels) }
+    @inline(__always)
+    static func above(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level) - 1) }
+    @inline(__always)
+    static func level(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level)) }
+  }
+
+  private let word: UnsafeMutablePointer<Atomic<UInt32>>
+
+  /// Two lines of 64 bytes: processors fetch them in pairs.
+  private static let size = 128
+
+  init() {
+    let memory = UnsafeMutableRawPointer.allocate(byteCount: Self.size, alignment: Self.size)
+    word = memory.bindMemory(to: Atomic<UInt32>.self, capacity: 1)
+    word.initialize(to: Atomic(0))
+  }
+
+  func deallocate() { UnsafeMutableRawPointer(word).deallocate() }
+
+  /// Setting it to what it is writes nothing.
+  @inline(__always)
+  var flags: Flags {
+    get { Flags(rawValue: word.pointee.load(ordering: .relaxed)) }
+    nonmutating set {
+      if word.pointee.load(ordering: .relaxed) != newValue.rawValue { word.pointee.store(newValue.rawValue, ordering: .relaxed) }
+    }
+  }
+
+  /// Whether a worker with a batch of this level had better look at the queue before it begins its next record.
+  @inline(__always)
+  func wantsAttention(at level: Int) -> Bool { !flags.isDisjoint(with: [.interrupt, .above(level)]) }
+
+  /// Whether a worker that has run a graph's node of this level may run one that follows without a look at the queue.
+  @inline(__always)
+  func mayGoOn(at level: Int) -> Bool { flags.isDisjoint(with: [.interrupt, .chainsYield, .above(level)]) }
+
+  func hasReadyWork(at level: Int) -> Bool { flags.contains(.level(level)) }
+}
