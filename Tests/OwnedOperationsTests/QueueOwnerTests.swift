@@ -115,7 +115,7 @@ private final class PlainOwner: Sendable {}
         let body: @Sendable () -> Void = {
           running.add()
           if running.value > 1 { tooMany.add() }
-          Pause.spin(200)
+          Pause.spin(20)
           if running.value > 1 { tooMany.add() }
           running.add(-1)
           total.add()

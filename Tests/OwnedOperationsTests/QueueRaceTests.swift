@@ -107,7 +107,7 @@ import Testing
       let disturbed = Counter()
       let body: @Sendable () -> Void = {
         running.add()
-        Pause.spin(20)
+        Pause.spin(2)
         running.add(-1)
       }
       let arrivals: @Sendable () -> Void = {
@@ -118,7 +118,7 @@ import Testing
         {
           queue.addBarrierBlock {
             if running.value != 0 { disturbed.add() }
-            Pause.spin(200)
+            Pause.spin(20)
             if running.value != 0 { disturbed.add() }
           }
         },

@@ -97,7 +97,7 @@ import Testing
     let body: @Sendable () -> Void = {
       inside.add()
       if inside.value > 1 { most.add() }
-      for _ in 0..<1_000 { Pause.spin(10) }
+      for _ in 0..<1_000 { Pause.spin(1) }
       if inside.value > 1 { most.add() }
       inside.add(-1)
     }

@@ -32,8 +32,8 @@ struct Lock: ~Copyable, Sendable {
   private static let held: UInt32 = 1
   private static let contended: UInt32 = 2
   private static let stateMask: UInt32 = 3
-  private static let looks = 1000
-  private static let longestPause = 64
+  private static let looks = 250
+  private static let longestPause = 8
 
   private let word: Atomic<UInt32>
 
@@ -82,18 +82,6 @@ struct Lock: ~Copyable, Sendable {
     while word.exchange(bucket | Self.contended, ordering: .acquiring) & Self.stateMask != Self.free {
       ParkingBucket.all[Int(bucket >> 2)].park { word.load(ordering: .relaxed) == bucket | Self.contended }
     }
-  }
-}
-
-/// Passing a little time without giving up the processor.
-enum Pause {
-  private static let word = Atomic<UInt8>(0)
-
-  /// Takes a nanosecond or less for each round.
-  @inline(never)
-  static func spin(_ rounds: Int) {
-    // The load is never optimised away, and contends with nobody.
-    for _ in 0..<rounds { _ = word.load(ordering: .relaxed) }
   }
 }
 

@@ -26,7 +26,8 @@ extension OwnerScopedQueue {
     let stage = state.stages[state.stages.count - 1]
     for (index, lifetime) in structure.lifetimes.enumerated() {
       // Nodes of an owner that has ended are cancelled when their turn comes, and go without one until then.
-      let slot = structure.nodeCountsByLifetime[index] == 0 ? nil : stage.slot(for: .passUnretained(lifetime), queue: self)?.takeUnretainedValue()
+      let hasNodes = structure.nodeCountsByLifetime[index] > 0
+      let slot = hasNodes ? stage.slot(for: .passUnretained(lifetime), queue: self)?.takeUnretainedValue() : nil
       run.slots[index] = .passRetained(slot ?? stage.slotWithoutOwner)
       stage.addBlocked(slot ?? stage.slotWithoutOwner, count: structure.nodeCountsByLifetime[index])
     }

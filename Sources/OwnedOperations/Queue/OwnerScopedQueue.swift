@@ -183,7 +183,7 @@ public final class OwnerScopedQueue: Sendable {
     }
   }
 
-  private static let lingeringPause = 300
+  private static let lingeringPause = 10
   private static let lingeringLooks = 20
   private static let gatheringLooks = 10
 

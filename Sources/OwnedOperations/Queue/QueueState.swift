@@ -99,7 +99,8 @@ struct QueueState: ~Copyable {
 
   /// Whether the ready work is worth another worker, or will sooner be done by one who is awake and looks again when it has finished its batch.
   private var isWorthWorker: Bool {
-    activeWorkers.count - waiting - stuck <= 0 || UInt64(firstStage._withUnsafeGuaranteedRef { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
+    if activeWorkers.count - waiting - stuck <= 0 { return true }
+    return UInt64(firstStage._withUnsafeGuaranteedRef { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
   }
 
   /// One measurement more. What takes longer is believed at once, what takes less bit by bit.
@@ -129,7 +130,9 @@ struct QueueState: ~Copyable {
     return firstStage._withUnsafeGuaranteedRef { $0.readyLevels } != 0 || isBarrierDue
   }
 
-  var isBarrierDue: Bool { firstStage._withUnsafeGuaranteedRef { $0.isClosed && $0.unfinished == 0 && $0.executing == 0 } && !isBarrierRunning }
+  var isBarrierDue: Bool {
+    !isBarrierRunning && firstStage._withUnsafeGuaranteedRef { $0.isClosed && $0.unfinished == 0 && $0.executing == 0 }
+  }
 
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
   mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
