@@ -32,5 +32,6 @@ public final class OwnedBlockOperation: OwnedOperation, @unchecked Sendable {  /
   }
 
   override func releaseWork() { _ = takeBody() }
+  override var mayHaveCondition: Bool { false }
   override var ignoresCancellation: Bool { true }
 }

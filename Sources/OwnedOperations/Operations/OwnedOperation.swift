@@ -106,6 +106,9 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// Stops work that goes on by itself: a task. Called before `didCancel`.
   func cancelWork() {}
 
+  /// Whether `isReady` may be overridden, so that a queue has to ask it. False in kinds that are final.
+  var mayHaveCondition: Bool { true }
+
   /// Whether nobody but the operation can end it once its timeout has passed.
   var finishesOnTimeout: Bool { isAsynchronous }
 

@@ -94,6 +94,8 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
     }
   }
 
+  override var mayHaveCondition: Bool { false }
+
   override func releaseWork() {
     _ = takeBody()
     var former: Task<Void, Never>?

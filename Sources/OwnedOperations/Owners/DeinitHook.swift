@@ -115,9 +115,13 @@ public func installDeinitHook<Object: AnyObject>(
   guard !isForeign(Object.self) else { throw .classCannotBeHooked(type: String(describing: Object.self)) }
   // An `Unmanaged` is one pointer whatever the object, and is passed as such; so the closure can be called with the class forgotten,
   // which saves wrapping it in another.
-  let erased = unsafeBitCast(body, to: DeinitHookNode.Body.self)
-  return try DeinitRegistry.shared.install(on: object, name: name, body: erased)
+  let erased = unsafeBitCast(TypedBody(call: body), to: ErasedBody.self)
+  return try DeinitRegistry.shared.install(on: object, name: name, body: erased.call)
 }
+
+/// A closure in a struct keeps its own calling convention when it is cast; bare, it would be wrapped in another for the cast, and again behind it.
+private struct TypedBody<Object: AnyObject> { let call: @Sendable (Unmanaged<Object>, DeinitHook) -> Void }
+private struct ErasedBody { let call: DeinitHookNode.Body }
 
 /// Lets go of all hooks of an object, so that they never run. The object's lifetime, if it has one, stays.
 public func cancelDeinitHooks(of object: AnyObject) { DeinitRegistry.shared.cancelHooks(of: object) }

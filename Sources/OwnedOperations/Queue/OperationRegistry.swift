@@ -18,11 +18,12 @@ struct OperationRegistry {
   private(set) var count = 0
 
   /// Gives the operation a place. Others may get new ones.
-  mutating func insert(_ operation: OwnedOperation, slot: OwnerSlot) {
+  mutating func insert(_ operation: OwnedOperation, slot: OwnerSlot) -> Int {
     if entries.count >= 64, count * 2 < entries.count { compact() }
     entries.append(Entry(operation: operation, slot: slot))
     operation.schedulerSlot = entries.count - 1
     count += 1
+    return entries.count - 1
   }
 
   /// The place of the operation; nil if it has finished, or was never here.

@@ -36,6 +36,7 @@ final class OwnerBlockOperation<Owner: AnyObject & Sendable>: OwnedOperation, @u
   }
 
   override func releaseWork() { _ = takeBody() }
+  override var mayHaveCondition: Bool { false }
 
   private func takeBody() -> (@Sendable (Owner) throws -> Void)? {
     lock.withLock {

@@ -10,13 +10,14 @@ extension OwnerScopedQueue {
   /// As in Foundation, adding an operation that is in a queue, executing or finished is a precondition failure. Use ``enqueue(_:)`` to have an error
   /// thrown instead, and cycles looked for.
   public func addOperation(_ operation: Operation) {
-    addOrFail([operation])
+    guard let operation = operation as? OwnedOperation else { return addOrFail([operation]) }
+    addOrFail(operation)
   }
 
   /// Adds a closure as an operation.
   public func addOperation(_ block: @escaping @Sendable () -> Void) {
     let operation = OwnedBlockOperation(lifetime: ownLifetime, block)
-    addOrFail([operation])
+    addOrFail(operation)
   }
 
   /// Adds operations, and waits for them on request.
@@ -31,6 +32,10 @@ extension OwnerScopedQueue {
         BlockingRegion.perform { operation.waitUntilFinished() }
       }
     }
+  }
+
+  private func addOrFail(_ operation: OwnedOperation) {
+    do throws(OwnerScopedQueueError) { try add(operation) } catch { refuse(error) }
   }
 
   private func addOrFail(_ operations: [Operation]) {

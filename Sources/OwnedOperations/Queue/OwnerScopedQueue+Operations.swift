@@ -39,6 +39,22 @@ extension OwnerScopedQueue: OperationScheduler {
     for operation in scheduled where operation.isCancelled { _ = operation.startIfReady() }
   }
 
+  /// One of ours, which is most usual. Costs no arrays.
+  func add(_ operation: OwnedOperation) throws(OwnerScopedQueueError) {
+    lock.lock()
+    switch insert(operation) {
+    case .refused(let error):
+      lock.unlock()
+      throw error
+    case .ready(let place): makeReady(place)
+    case .blocked: break
+    }
+    state.statistics.enqueued += 1
+    state.unfinished += 1
+    unlockAndFollowUp()
+    if operation.isCancelled { _ = operation.startIfReady() }
+  }
+
   /// The operation itself if it is ours, or one of ours that runs it.
   private func scheduled(_ operation: Operation) throws(OwnerScopedQueueError) -> OwnedOperation {
     if let owned = operation as? OwnedOperation { return owned }
@@ -47,31 +63,21 @@ extension OwnerScopedQueue: OperationScheduler {
 
   private func attach(_ operations: [OwnedOperation]) -> OwnerScopedQueueError? {
     lock.lock()
-    let stage = state.stages[state.stages.count - 1]
     var attached = 0
     var refusal: OwnerScopedQueueError?
     var ready: [OwnedOperation] = []
     for operation in operations {
-      switch operation.attach(to: self) {
-      case .refused(let error):
-        refusal = error
-      case .ready:
-        let slot = slot(for: operation, in: stage)
-        stage.addBlocked(slot)
-        state.operations.insert(operation, slot: slot)
-        ready.append(operation)
-        attached += 1
-      case .blocked:
-        let slot = slot(for: operation, in: stage)
-        stage.addBlocked(slot)
-        state.operations.insert(operation, slot: slot)
-        attached += 1
+      switch insert(operation) {
+      case .refused(let error): refusal = error
+      case .ready: ready.append(operation)
+      case .blocked: break
       }
       if refusal != nil { break }
+      attached += 1
     }
     if let refusal {
       for operation in operations.prefix(attached) {
-        if let entry = state.operations.remove(operation) { stage.finish(entry.slot) }
+        if let entry = state.operations.remove(operation) { entry.slot.stage.finish(entry.slot) }
         operation.detach()
       }
       lock.unlock()
@@ -85,6 +91,28 @@ extension OwnerScopedQueue: OperationScheduler {
     }
     unlockAndFollowUp()
     return nil
+  }
+
+  private enum InsertResult {
+    /// To be made ready at this place, which is good until the next insertion.
+    case ready(Int)
+    case blocked
+    case refused(OwnerScopedQueueError)
+  }
+
+  /// Attaches and registers the operation. Under the lock.
+  private func insert(_ operation: OwnedOperation) -> InsertResult {
+    var isReady = false
+    switch operation.attach(to: self) {
+    case .refused(let error): return .refused(error)
+    case .ready: isReady = true
+    case .blocked: break
+    }
+    let stage = state.lastStage.takeUnretainedValue()
+    let slot = slot(for: operation, in: stage)
+    stage.addBlocked(slot)
+    let place = state.operations.insert(operation, slot: slot)
+    return isReady ? .ready(place) : .blocked
   }
 
   /// For an owner that is just ending, the work goes without one: it will be finished by its own lifetime.
@@ -108,7 +136,7 @@ extension OwnerScopedQueue: OperationScheduler {
   /// On a worker: starts the operation whose turn it is.
   func run(_ operation: OwnedOperation, at level: Int) {
     guard operation.state != .finished, isCurrent(operation, at: level) else { return }
-    guard !operation.isReadyByDependencies || operation.isReady else {
+    guard !operation.mayHaveCondition || !operation.isReadyByDependencies || operation.isReady else {
       watch(operation, at: level)
       return
     }

@@ -9,38 +9,40 @@ extension OwnerScopedQueue {
 
   /// Runs the body with the owner, unless the owner ends first. A job: no `Operation` object. O(1).
   public func async<Owner: OperationOwner & Sendable>(
-    owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
+    owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
     let token = owner.lifetimeToken
-    submit(body, owner: owner, lifetime: .passUnretained(token.lifetime), priority: priority)
+    submit(consume body, owner: owner, lifetime: .passUnretained(token.lifetime), priority: priority)
     withExtendedLifetime(token) {}
   }
 
   /// The same for any object, see ``OwnerLifetime/of(_:)``.
   @_disfavoredOverload
   public func async<Owner: AnyObject & Sendable>(
-    owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
+    owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
     let lifetime = OwnerLifetime.of(owner as AnyObject)
-    submit(body, owner: owner, lifetime: .passUnretained(lifetime), priority: priority)
+    submit(consume body, owner: owner, lifetime: .passUnretained(lifetime), priority: priority)
     withExtendedLifetime(lifetime) {}
   }
 
   /// The same for a lifetime.
   public func async(
-    lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable () -> Void
+    lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable () -> Void
   ) {
-    submit(.block(body), lifetime: .passUnretained(lifetime), priority: priority)
+    guard lifetime.isAlive else { return refusedJobs.add() }
+    submit(.block(consume body), lifetime: .passUnretained(lifetime), priority: priority)
   }
 
   private func submit<Owner: AnyObject & Sendable>(
-    _ body: @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Unmanaged<OwnerLifetime>,
+    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Unmanaged<OwnerLifetime>,
     priority: Operation.QueuePriority
   ) {
+    guard lifetime._withUnsafeGuaranteedRef({ $0.isAlive }) else { return refusedJobs.add() }
     guard lifetime._withUnsafeGuaranteedRef({ $0.bind(owner) }) else {
       // Another object came first with the same token.
       submit(
-        .reportingBlock { [weak owner] batch in
+        .reportingBlock { [weak owner, body = copy body] batch in
           guard let owner else { return .skipped }
           batch.setBegun()
           body(owner)
@@ -50,7 +52,7 @@ extension OwnerScopedQueue {
     }
     // A class is one pointer whatever its type, and is passed as such; so the closure can be called with the type forgotten, which
     // saves wrapping it in another. The object it gets is the one the lifetime is bound to: this owner.
-    let erased = unsafeBitCast(TypedBody(call: body), to: ErasedBody.self)
+    let erased = unsafeBitCast(TypedBody(call: consume body), to: ErasedBody.self)
     submit(.ownerBlock(erased.call), lifetime: lifetime, priority: priority)
   }
 

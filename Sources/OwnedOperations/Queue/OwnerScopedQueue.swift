@@ -27,7 +27,9 @@ public final class OwnerScopedQueue: Sendable {
   /// Guarded by `lock`, which is what makes its accesses exclusive.
   @exclusivity(unchecked) nonisolated(unsafe) var state: QueueState
   /// Operations of this queue whose work has begun.
-  let begunOperations = OperationCounter()
+  let begunOperations = SharedCounter()
+  /// Jobs whose owners had ended when they were added.
+  let refusedJobs = SharedCounter()
   let isMain: Bool
   /// Owns the operations that have no owner: blocks, and those that run plain operations.
   let ownLifetime = OwnerLifetime()
@@ -90,14 +92,13 @@ public final class OwnerScopedQueue: Sendable {
   func submit(_ work: consuming Work, lifetime: Unmanaged<OwnerLifetime>?, priority: Operation.QueuePriority) {
     let level = Self.level(of: priority)
     lock.lock()
-    state.statistics.enqueued += 1
     guard let slot = state.lastStage._withUnsafeGuaranteedRef({ $0.slot(for: lifetime, queue: self) }) else {
-      state.statistics.cancelled += 1
-      state.statistics.skippedForEndedOwners += 1
       lock.unlock()
+      refusedJobs.add()
       _ = consume work  // not under the lock
       return
     }
+    state.statistics.enqueued += 1
     state.unfinished += 1
     let place = state.lastStage._withUnsafeGuaranteedRef {
       $0.add(to: slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
@@ -113,7 +114,7 @@ public final class OwnerScopedQueue: Sendable {
   func unlockAndFollowUp() {
     let admitted = state.returning.isEmpty ? [] : state.admitReturning()
     let worker = state.workerToDispatch(self)
-    let waiters = state.waits.isEmpty ? [] : state.takeDueWaiters()
+    let waiters = state.hasDueWaiters ? state.takeDueWaiters() : []
     var garbage: [TakenWork] = []
     if !state.garbage.isEmpty { swap(&garbage, &state.garbage) }
     var departed: [OwnerSlot] = []

@@ -327,6 +327,13 @@ struct QueueState: ~Copyable {
 
   // MARK: Waiting
 
+  /// Whether it is worth looking for those whose wait is over.
+  @inline(__always)
+  var hasDueWaiters: Bool {
+    if waits.isEmpty { return false }
+    return unfinished <= waits.count || waits.hasOwners && waits.mayBeDue { unfinished(ownedBy: $0) }
+  }
+
   /// Those whose wait is over, to be resumed after unlocking.
   mutating func takeDueWaiters() -> [Waiter] {
     var waits = WaitList()

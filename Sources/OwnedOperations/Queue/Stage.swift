@@ -29,7 +29,8 @@ final class Stage {
   var readyLevels: UInt32 = 0
   private(set) var fairness: OwnerFairness
 
-  var rings = [ReadyRing](repeating: ReadyRing(), count: levelCount)
+  /// One for each level.
+  let rings = UnsafeMutablePointer<ReadyRing>.allocate(capacity: levelCount)
   private var slots = SlotTable()
   private var ownerlessSlot: OwnerSlot?
   /// The slot that was used last, if it is still in the table.
@@ -43,6 +44,12 @@ final class Stage {
   init(fairness: OwnerFairness, departures: SlotDepartures) {
     self.fairness = fairness
     self.departures = departures
+    for level in 0..<Self.levelCount { (rings + level).initialize(to: ReadyRing()) }
+  }
+
+  deinit {
+    rings.deinitialize(count: Self.levelCount)
+    rings.deallocate()
   }
 
   // MARK: Slots

@@ -48,6 +48,7 @@ extension OwnerScopedQueue {
   /// A snapshot. It adds up at any time, and no count but `pending` and `executing` is ever less than in an earlier one. Linear in the workers.
   public var statistics: Statistics {
     lock.lock()
+    let refused = refusedJobs.value
     // Those that begin from now on belong to the next snapshot. (Those that end can't: that takes the lock.)
     var executing = begunOperations.value - state.endedOperations + (state.isBarrierRunning ? 1 : 0)
     for worker in state.activeWorkers {
@@ -58,13 +59,16 @@ extension OwnerScopedQueue {
     statistics.executing = executing
     statistics.pending = state.unfinished - executing
     statistics.started += executing
+    statistics.enqueued += refused
+    statistics.cancelled += refused
+    statistics.skippedForEndedOwners += refused
     unlockAndFollowUp()
     return statistics
   }
 }
 
 /// Counts what many threads do. An object of its own, so that it does not lie beside what they only read.
-final class OperationCounter: Sendable {
+final class SharedCounter: Sendable {
   private let count = Atomic<Int>(0)
   var value: Int { count.load(ordering: .acquiring) }
   func add() { count.add(1, ordering: .releasing) }

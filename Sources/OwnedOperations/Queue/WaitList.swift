@@ -36,10 +36,16 @@ struct WaitList {
   private(set) var hasOwners = false
 
   var isEmpty: Bool { entries.isEmpty }
+  var count: Int { entries.count }
 
   mutating func insert(_ waiter: Waiter, for lifetime: OwnerLifetime?, inside: OwnerLifetime??) {
     entries.append(Entry(waiter: waiter, lifetime: lifetime, inside: inside))
     if lifetime != nil { hasOwners = true }
+  }
+
+  /// Whether any of those who wait for an owner has no more left to wait for than there are waits, which is the least that it takes. Linear in the waits.
+  func mayBeDue(unfinished: (OwnerLifetime) -> Int) -> Bool {
+    entries.contains { entry in entry.lifetime.map { unfinished($0) <= entries.count } ?? false }
   }
 
   /// Takes those out whose wait is over.

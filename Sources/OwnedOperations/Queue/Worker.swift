@@ -18,6 +18,8 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   let batch = WorkBatch()
   private let hint: QueueHint
   private let dispatchQueue: DispatchQueue
+  /// Made once, because GCD has to copy other closures to the heap each time.
+  private lazy var drain = makeDrain()
   private unowned(unsafe) let queue: OwnerScopedQueue  // a worker runs only while a drain holds the queue
 
   // Guarded by the queue's lock.
@@ -37,6 +39,8 @@ final class Worker: @unchecked Sendable, BlockingObserver {
 
   // Of the draining thread.
   private var batchSize = 1
+  /// The thread counts among those of `WorkerThreads`. Set by whoever dispatches, before that.
+  private var isFromPool = false
   private(set) var lastBatchWasSmall = false
   /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
   private(set) var lastRecordTime: UInt64?
@@ -72,16 +76,18 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   }
 
   func dispatch() {
-    let drain: @Sendable () -> Void = { [queue] in queue.drain(self) }
-    if isGuest {
-      dispatchQueue.async(execute: drain)
-    } else if WorkerThreads.takeFromPool() {
-      dispatchQueue.async {
-        drain()
-        WorkerThreads.giveBackToPool()
-      }
-    } else if !WorkerThreads.runOnThreadOfItsOwn(drain) {
-      dispatchQueue.async(execute: drain)
+    _ = Unmanaged.passRetained(queue)  // until the drain is over
+    isFromPool = !isGuest && WorkerThreads.takeFromPool()
+    if isGuest || isFromPool || !WorkerThreads.runOnThreadOfItsOwn(drain) { dispatchQueue.async(execute: drain) }
+  }
+
+  private func makeDrain() -> @convention(block) @Sendable () -> Void {
+    { [unowned(unsafe) self] in
+      let worker = self  // which the queue may let go of in its drain
+      let queue = Unmanaged.passUnretained(worker.queue).takeRetainedValue()
+      let isFromPool = worker.isFromPool
+      queue.drain(worker)
+      if isFromPool { WorkerThreads.giveBackToPool() }
     }
   }
 
@@ -167,14 +173,16 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   private func execute(_ work: consuming Work, _ slot: OwnerSlot, _ held: inout HeldOwner) -> WorkBatch.Result {
     currentSlot = slot
     defer { currentSlot = nil }
-    if case .ownerBlock(let body) = work {
+    switch consume work {
+    case .ownerBlock(let body):
       guard let owner = held.object(of: slot) else { return .skipped }
       batch.setBegun()
       owner._withUnsafeGuaranteedRef { body($0) }
       return .succeeded
+    case let work:
+      held.letGo()
+      return execute(work, slot)
     }
-    held.letGo()
-    return execute(work, slot)
   }
 
   private func execute(_ work: consuming Work, _ slot: OwnerSlot) -> WorkBatch.Result {
