@@ -115,6 +115,8 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
 
   @Test func cancelledWorkIsProgressOnlyIfItHasRun() {
     let seen = compare { queue, journal in
+      let thread = DispatchQueue(label: "thread")
+      queue.underlyingQueue = thread
       queue.maxConcurrentOperationCount = 1
       queue.progress.totalUnitCount = 10
       queue.isSuspended = true
@@ -125,6 +127,7 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
       operations[2].cancel()
       queue.isSuspended = false
       _ = asynchronous.begun.comes()
+      thread.sync {}  // so that `start()` has returned: what is over by then counts as progress
       asynchronous.end()
       queue.waitUntilAllOperationsAreFinished()
       journal.write("\(queue.progress.completedUnitCount) \(cancelledInside.isCancelled)")

@@ -56,6 +56,27 @@ import Testing
     #expect(queue.statistics.started == 0)
   }
 
+  /// The compiler puts an owner that escapes only in its deinit on the stack, which nothing may refer to afterwards.
+  @Test func ownerIsNotReferredToFromItsDeinitOn() {
+    let queue = OwnerScopedQueue()
+    let token = OwnerLifetime.Token()
+    final class Sharer: OperationOwner, Sendable {
+      let lifetimeToken: OwnerLifetime.Token
+      private let queue: OwnerScopedQueue
+      init(_ token: OwnerLifetime.Token, _ queue: OwnerScopedQueue) { (lifetimeToken, self.queue) = (token, queue) }
+      deinit { queue.async(owner: self) { _ in Issue.record("has run without its owner") } }
+    }
+    for _ in 0..<100 { _ = Sharer(token, queue) }
+    #expect(queue.becomesIdle())
+    let staying = Sharing(token)
+    #expect(token.lifetime.bind(staying), "none of those before was bound")
+    #expect(queue.statistics.skippedForEndedOwners == 100)
+    let ran = Counter()
+    queue.async(owner: staying) { if $0 === staying { ran.add() } }
+    #expect(queue.becomesIdle())
+    #expect(ran.value == 1)
+  }
+
   @Test func ownerOfAnOperationIsHeldWhileItRunsAndLetGoOfWhenItHasRun() {
     let queue = OwnerScopedQueue()
     let gate = Gate()

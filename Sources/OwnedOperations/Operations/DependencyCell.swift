@@ -17,12 +17,12 @@ final class DependencyCell: Sendable {
   private static let scanLimit = 8
 
   private let lock = Lock()
-  // Guarded by `lock`.
-  nonisolated(unsafe) private var dependent: UnretainedReference<OwnedOperation>?
-  nonisolated(unsafe) private var entries: [Entry] = []
-  nonisolated(unsafe) private var removedCount = 0
-  nonisolated(unsafe) private var places: [ObjectIdentifier: Int] = [:]
-  nonisolated(unsafe) private var sentinels: [ObjectIdentifier: FinishSentinel] = [:]
+  // Guarded by `lock`, which is what makes their accesses exclusive.
+  @exclusivity(unchecked) nonisolated(unsafe) private var dependent: UnretainedReference<OwnedOperation>?
+  @exclusivity(unchecked) nonisolated(unsafe) private var entries: [Entry] = []
+  @exclusivity(unchecked) nonisolated(unsafe) private var removedCount = 0
+  @exclusivity(unchecked) nonisolated(unsafe) private var places: [ObjectIdentifier: Int] = [:]
+  @exclusivity(unchecked) nonisolated(unsafe) private var sentinels: [ObjectIdentifier: FinishSentinel] = [:]
 
   init(_ dependent: OwnedOperation) {
     self.dependent = UnretainedReference(dependent)

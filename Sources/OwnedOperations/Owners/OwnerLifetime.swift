@@ -41,7 +41,7 @@ public final class OwnerLifetime: Sendable {
   nonisolated(unsafe) private var hooks: [OwnerHook] = []
   @exclusivity(unchecked) nonisolated(unsafe) private var members = MemberList()
   nonisolated(unsafe) private var relations: Relations?
-  nonisolated(unsafe) private var boundOwner = MemoryReference()
+  @exclusivity(unchecked) nonisolated(unsafe) private var boundOwner = MemoryReference()
 
   // Last, so that they are never in one cache line with the count of references, which workers would wait for.
   private let word: Atomic<UInt32>
@@ -379,16 +379,19 @@ public final class OwnerLifetime: Sendable {
   }
 
   /// Makes `owner` the object that ``boundOwnerObject`` gives, held weakly, unless another object came first: several
-  /// objects may share a token.
+  /// objects may share a token. An object that is deinitialising is not bound.
   /// - Returns: whether `owner` is the one.
   func bind(_ owner: AnyObject) -> Bool {
     if word.load(ordering: .acquiring) & Flag.bound == 0 {
-      lock.withLock {
+      let isBound = lock.withLock {
         let word = word.load(ordering: .relaxed)
-        guard word & Flag.bound == 0 else { return }
+        guard word & Flag.bound == 0 else { return true }
         boundOwner = MemoryReference(owner)
+        guard !boundOwner.isEmpty else { return false }
         self.word.store(word | Flag.bound, ordering: .releasing)
+        return true
       }
+      guard isBound else { return false }
     }
     return boundOwner.refers(to: owner)
   }

@@ -24,12 +24,16 @@ struct UnretainedReference<Object: AnyObject> {
 ///
 /// As long as the memory is held no other object can have its address, so comparing takes no reference and no atomic operation; and
 /// taking a strong reference goes without the detour of `weak`. Eight bytes. Not copyable: it lets go of the memory at its end.
+///
+/// The memory of an object that is deinitialising can't be held: the compiler puts objects on the stack that escape nowhere but in their deinit, and the stack
+/// goes without asking who holds it. So such an object is not referred to in the first place.
 struct MemoryReference: ~Copyable {
   #if canImport(ObjectiveC)
     private weak var object: AnyObject?
 
     init() {}
     init(_ object: AnyObject) { self.object = object }
+    var isEmpty: Bool { object == nil }
     func refers(to other: AnyObject) -> Bool { object === other }
     func retained() -> AnyObject? { object }
   #else
@@ -39,13 +43,20 @@ struct MemoryReference: ~Copyable {
 
     init(_ object: AnyObject) {
       let address = Unmanaged.passUnretained(object).toOpaque()
-      cdh_hold_memory(address)
-      self.address = address
+      if cdh_is_deinitialising(address) {
+        self.address = nil
+      } else {
+        cdh_hold_memory(address)
+        self.address = address
+      }
     }
 
     deinit {
       if let address { cdh_release_memory(address) }
     }
+
+    /// Made of nothing, or of an object that was deinitialising.
+    var isEmpty: Bool { address == nil }
 
     @inline(__always)
     func refers(to other: AnyObject) -> Bool { address == Unmanaged.passUnretained(other).toOpaque() }

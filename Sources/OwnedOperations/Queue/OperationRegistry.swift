@@ -4,54 +4,81 @@ import Foundation
 ///
 /// Each operation knows its place (`schedulerSlot`), so that finding and removing it takes constant time. Places of those that have gone stay empty until half are;
 /// then the rest move up.
-struct OperationRegistry {
+///
+/// An entry holds its operation and its slot without the compiler's counting of references, because most steps of an operation's way through the queue look here: that
+/// would be a dozen counts up and down for each operation.
+struct OperationRegistry: ~Copyable {
   struct Entry {
-    let operation: OwnedOperation
-    let slot: OwnerSlot
+    let unretainedOperation: Unmanaged<OwnedOperation>
+    let unretainedSlot: Unmanaged<OwnerSlot>
     /// A bit for each level at which a ready list has a record of it. A record is found to be out of date when its turn comes.
     var levels: UInt8 = 0
     /// Executes without a worker.
     var isDetached = false
+
+    var operation: OwnedOperation { unretainedOperation.takeUnretainedValue() }
+    var slot: OwnerSlot { unretainedSlot.takeUnretainedValue() }
+
+    fileprivate init(_ operation: OwnedOperation, _ slot: OwnerSlot) {
+      unretainedOperation = .passRetained(operation)
+      unretainedSlot = .passRetained(slot)
+    }
+
+    fileprivate func release() {
+      unretainedSlot.release()
+      unretainedOperation.release()
+    }
   }
 
   private var entries: ContiguousArray<Entry?> = []
   private(set) var count = 0
 
+  init() {}
+
+  deinit {
+    for entry in entries { entry?.release() }
+  }
+
   /// Gives the operation a place. Others may get new ones.
   mutating func insert(_ operation: OwnedOperation, slot: OwnerSlot) -> Int {
     if entries.count >= 64, count * 2 < entries.count { compact() }
-    entries.append(Entry(operation: operation, slot: slot))
+    entries.append(Entry(operation, slot))
     operation.schedulerSlot = entries.count - 1
     count += 1
     return entries.count - 1
   }
 
   /// The place of the operation; nil if it has finished, or was never here.
+  @inline(__always)
   func place(of operation: OwnedOperation) -> Int? {
     let place = operation.schedulerSlot
-    guard entries.indices.contains(place), entries[place]?.operation === operation else { return nil }
+    guard entries.indices.contains(place), let entry = entries[place],
+      entry.unretainedOperation.toOpaque() == Unmanaged.passUnretained(operation).toOpaque()
+    else { return nil }
     return place
   }
 
+  /// Valid while the operation is here.
   subscript(place: Int) -> Entry {
     get { entries[place].unsafelyUnwrapped }
     set { entries[place] = newValue }
   }
 
-  mutating func remove(_ operation: OwnedOperation) -> Entry? {
-    guard let place = place(of: operation) else { return nil }
-    let entry = entries[place]
+  /// Takes the operation out, which the caller must hold. Its slot is the caller's to release.
+  mutating func remove(_ operation: OwnedOperation) -> (entry: Entry, slot: OwnerSlot)? {
+    guard let place = place(of: operation), let entry = entries[place] else { return nil }
     entries[place] = nil
     count -= 1
     if count == 0 { entries.removeAll(keepingCapacity: entries.count < 4096) }
-    return entry
+    entry.unretainedOperation.release()
+    return (entry, entry.unretainedSlot.takeRetainedValue())
   }
 
   private mutating func compact() {
     var kept = ContiguousArray<Entry?>()
     kept.reserveCapacity(count * 2)
     for case let entry? in entries {
-      entry.operation.schedulerSlot = kept.count
+      entry.unretainedOperation._withUnsafeGuaranteedRef { $0.schedulerSlot = kept.count }
       kept.append(entry)
     }
     entries = kept

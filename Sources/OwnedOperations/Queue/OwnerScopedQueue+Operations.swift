@@ -77,7 +77,7 @@ extension OwnerScopedQueue: OperationScheduler {
     }
     if let refusal {
       for operation in operations.prefix(attached) {
-        if let entry = state.operations.remove(operation) { entry.slot.stage.finish(entry.slot) }
+        if let (_, slot) = state.operations.remove(operation) { slot.stage.finish(slot) }
         operation.detach()
       }
       lock.unlock()
@@ -124,11 +124,15 @@ extension OwnerScopedQueue: OperationScheduler {
   /// Under the lock.
   func makeReady(_ place: Int) {
     let entry = state.operations[place]
-    let level = Self.level(of: entry.operation.scheduledPriority)
+    let level = Self.level(of: entry.unretainedOperation._withUnsafeGuaranteedRef { $0.scheduledPriority })
     guard entry.levels & 1 << level == 0 else { return }
     state.operations[place].levels |= 1 << level
-    let stage = entry.slot.stage
-    stage.makeReady(.operation(entry.operation), slot: entry.slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
+    let record = Work.operation(entry.operation)
+    entry.unretainedSlot._withUnsafeGuaranteedRef { slot in
+      slot.unretainedStage._withUnsafeGuaranteedRef {
+        $0.makeReady(record, slot: slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
+      }
+    }
   }
 
   // MARK: Running
@@ -199,12 +203,11 @@ extension OwnerScopedQueue: OperationScheduler {
   func operationDidFinish(_ operation: OwnedOperation) {
     lock.lock()
     if operation.didRun { state.endedOperations += 1 }
-    guard let entry = state.operations.remove(operation) else {
+    guard let (entry, slot) = state.operations.remove(operation) else {
       lock.unlock()
       return
     }
-    let slot = entry.slot
-    slot.stage.finish(slot)
+    slot.unretainedStage._withUnsafeGuaranteedRef { $0.finish(slot) }
     if entry.isDetached {
       state.detached -= 1
       slot.stage.changeExecuting(slot, by: -1)

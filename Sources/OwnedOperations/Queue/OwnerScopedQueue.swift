@@ -15,8 +15,8 @@ import Synchronization
 /// ```
 ///
 /// Work starts by priority, and first come, first served within a priority; see ``ownerFairness`` for the alternative. It runs on GCD
-/// threads: without a limit on as many as there are processors, and more while work blocks. All members may be used from any thread, also from inside work
-/// of the same queue.
+/// threads: without a limit on as many as there are processors, and more while work blocks. Without a limit, a thread may take quick jobs in advance, which others then
+/// overtake by some milliseconds at most; with a limit the order is strict. All members may be used from any thread, also from inside work of the same queue.
 ///
 /// A queue that nobody holds any more finishes its work, and then goes. The jobs of a *suspended* queue go with it, cancelled: nobody
 /// could resume it.
@@ -179,6 +179,7 @@ public final class OwnerScopedQueue: Sendable {
     var looksLeft = Self.lingeringLooks
     while looksLeft > 0, !hint.flags.contains(.somebodyWaits) {
       let hasWork = !hint.flags.isEmpty
+      if hasWork, worker.takesOne { return }
       Pause.spin(Self.lingeringPause)
       looksLeft = hasWork ? min(looksLeft, Self.gatheringLooks) - 1 : looksLeft - 1
     }

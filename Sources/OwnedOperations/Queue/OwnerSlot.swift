@@ -8,7 +8,8 @@ final class OwnerSlot: LifetimeMember {
   let unretainedLifetime: Unmanaged<OwnerLifetime>?
   private let queue: QueueReference?
   /// Valid until `isRemoved`.
-  nonisolated(unsafe) unowned(unsafe) let stage: Stage
+  var stage: Stage { unretainedStage.takeUnretainedValue() }
+  nonisolated(unsafe) let unretainedStage: Unmanaged<Stage>
 
   /// Retained.
   private typealias Lanes = (Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?)
@@ -33,7 +34,7 @@ final class OwnerSlot: LifetimeMember {
   init(lifetime: OwnerLifetime?, stage: Stage, queue: QueueReference?, isSuspended: Bool) {
     self.lifetime = lifetime
     unretainedLifetime = lifetime.map(Unmanaged.passUnretained)
-    self.stage = stage
+    unretainedStage = .passUnretained(stage)
     self.queue = queue
     self.isSuspended = isSuspended
   }
@@ -110,8 +111,10 @@ final class SlotDepartures {
 /// The pending work of one owner at one priority, in order. Guarded by the queue's lock.
 final class Lane {
   /// The slot keeps its lanes. A lane that outlives it, in a ready ring, has no work left and doesn't look.
-  unowned(unsafe) let slot: OwnerSlot
-  var work = WorkList()
+  let unretainedSlot: Unmanaged<OwnerSlot>
+  var slot: OwnerSlot { unretainedSlot.takeUnretainedValue() }
+  /// The lock makes its accesses exclusive.
+  @exclusivity(unchecked) var work = WorkList()
   /// Tickets in the ready ring whose work has been cancelled. They come up before those of younger work.
   var voidTickets = 0
   /// Tickets that came up while the owner was suspended or at its limit.
@@ -120,7 +123,7 @@ final class Lane {
   var isInRing = false
 
   init(slot: OwnerSlot) {
-    self.slot = slot
+    unretainedSlot = .passUnretained(slot)
   }
 }
 

@@ -204,24 +204,29 @@ struct QueueState: ~Copyable {
 
   // MARK: Taking
 
+  /// With a limit of several, no worker takes work in advance: were it then to block, younger work could take all the slots that are left, and wait for that older work in vain.
+  /// (With a limit of one nobody else takes work; without a limit, what was taken in advance gets a slot of its own in the end.)
+  private var keepsOrder: Bool { limit != .max && limit > 1 }
+
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
   mutating func take(for worker: Worker, _ queue: OwnerScopedQueue) -> Bool {
     guard !isSuspended, returning.isEmpty, hasSlot(beside: activeWorkers.count - 1) else { return false }
     while true {
-      let stage = stages[0]
-      if stage.readyLevels != 0 {
-        let takesOne = ownerLimit != .max || waits.hasOwners
-        let most = takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
-        if let level = stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit) {
-          worker.batch.publish(level: level)
-          worker.serial += 1
-          if worker.batch.count > 1 || !runs.isEmpty { monitor(queue) }
-          return true
-        }
+      let level = firstStage._withUnsafeGuaranteedRef { stage -> Int? in
+        guard stage.readyLevels != 0 else { return nil }
+        worker.takesOne = ownerLimit != .max || waits.hasOwners || keepsOrder
+        let most = worker.takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
+        return stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
+      }
+      if let level {
+        worker.batch.publish(level: level)
+        worker.serial += 1
+        if worker.batch.count > 1 || !runs.isEmpty { monitor(queue) }
+        return true
       }
       guard isBarrierDue else { return false }
-      if let barrier = stage.barrier {
-        stage.barrier = nil
+      if let barrier = stages[0].barrier {
+        stages[0].barrier = nil
         isBarrierRunning = true
         worker.barrier = barrier
         worker.serial += 1
@@ -258,15 +263,17 @@ struct QueueState: ~Copyable {
     var skipped = 0
     if isWorker { worker.batch.giveBackChunk(pool: &pool) }
     worker.batch.settle(isWorker: isWorker) { lane, tally in
-      let slot = lane.slot
       let over = tally.counted + tally.nodes
-      slot.stage.finish(slot, count: over)
       statistics.count(tally)
       finished += over
       skipped += tally.skipped
-      guard tally.records > 0 else { return }
-      slot.stage.changeExecuting(slot, by: -tally.records)
-      afterFinish(of: slot)
+      lane.unretainedSlot._withUnsafeGuaranteedRef { slot in
+        slot.unretainedStage._withUnsafeGuaranteedRef {
+          $0.finish(slot, count: over)
+          $0.changeExecuting(slot, by: -tally.records)
+        }
+        if tally.records > 0 { afterFinish(of: slot) }
+      }
     }
     finish(finished, withoutRunning: skipped)
   }

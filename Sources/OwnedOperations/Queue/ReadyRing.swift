@@ -35,6 +35,13 @@ struct ReadyRing: ~Copyable {
 
   var isEmpty: Bool { count == 0 }
 
+  /// The lane and the tickets of the first entry, which keeps the lane.
+  @inline(__always)
+  var unretainedFirst: (lane: Unmanaged<Lane>, tickets: Int)? {
+    guard count > 0, let storage else { return nil }
+    return (.passUnretained(storage[head].lane), storage[head].tickets)
+  }
+
   var first: Entry? {
     guard count > 0, let storage else { return nil }
     return storage[head]

@@ -206,30 +206,12 @@ final class Stage {
   func take(_ limit: Int, into batch: WorkBatch, pool: inout ChunkPool, ownerLimit: Int) -> Int? {
     while readyLevels != 0 {
       let level = readyLevels.trailingZeroBitCount
-      while batch.count < limit, let entry = rings[level].first {
-        let room = limit - batch.count
-        let lane = entry.lane
-        if lane.work.count == 0 {
-          // All of it was cancelled.
-          dropFirst(entry, level: level)
-        } else if lane.slot.isHeld(ownerLimit) {
-          hold(entry, level: level)
-        } else if fairness == .roundRobin {
-          rings[level].removeFirst()
-          count(batch.fill(from: lane, limit: 1, pool: &pool), takenFrom: lane)
-          if lane.work.count > 0 { rings[level].append(entry) } else { lane.isInRing = false }
-        } else if lane.voidTickets > 0 {
-          let void = min(lane.voidTickets, entry.tickets)
-          lane.voidTickets -= void
-          rings[level].useFirst(void)
-        } else {
-          let most = min(room, entry.tickets)
-          let borrows = batch.count == 0 && most >= WorkBatch.leastBorrowed
-          let taken = borrows ? batch.borrow(from: lane, limit: most, pool: &pool) : batch.fill(from: lane, limit: most, pool: &pool)
-          count(taken, takenFrom: lane)
-          rings[level].useFirst(taken)
-          if borrows { break }
+      while batch.count < limit, let (lane, tickets) = rings[level].unretainedFirst {
+        // The entry keeps the lane; where the entry goes, the lane is held here.
+        let isFull = lane._withUnsafeGuaranteedRef { lane in
+          takeTurn(of: lane, tickets: tickets, level: level, limit: limit, into: batch, pool: &pool, ownerLimit: ownerLimit)
         }
+        if isFull { break }
       }
       if rings[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) }
       if batch.count > 0 { return level }
@@ -237,8 +219,39 @@ final class Stage {
     return nil
   }
 
+  /// Does with the first entry of the ring what its turn has come for.
+  /// - Returns: whether nothing can be added to the batch.
+  @inline(__always)
+  private func takeTurn(
+    of lane: Lane, tickets: Int, level: Int, limit: Int, into batch: WorkBatch, pool: inout ChunkPool, ownerLimit: Int
+  ) -> Bool {
+    if lane.work.count == 0 {
+      // All of it was cancelled.
+      if let entry = rings[level].first { dropFirst(entry, level: level) }
+    } else if lane.unretainedSlot._withUnsafeGuaranteedRef({ $0.isHeld(ownerLimit) }) {
+      if let entry = rings[level].first { hold(entry, level: level) }
+    } else if fairness == .roundRobin {
+      guard let entry = rings[level].first else { return false }
+      rings[level].removeFirst()
+      count(batch.fill(from: lane, limit: 1, pool: &pool), takenFrom: lane)
+      if lane.work.count > 0 { rings[level].append(entry) } else { lane.isInRing = false }
+    } else if lane.voidTickets > 0 {
+      let void = min(lane.voidTickets, tickets)
+      lane.voidTickets -= void
+      rings[level].useFirst(void)
+    } else {
+      let most = min(limit - batch.count, tickets)
+      let borrows = batch.count == 0 && most >= WorkBatch.leastBorrowed
+      let taken = borrows ? batch.borrow(from: lane, limit: most, pool: &pool) : batch.fill(from: lane, limit: most, pool: &pool)
+      count(taken, takenFrom: lane)
+      rings[level].useFirst(taken)  // and the lane may be gone
+      return borrows
+    }
+    return false
+  }
+
   private func count(_ taken: Int, takenFrom lane: Lane) {
-    lane.slot.executing += taken
+    lane.unretainedSlot._withUnsafeGuaranteedRef { $0.executing += taken }
     executing += taken
     readyCount -= taken
   }

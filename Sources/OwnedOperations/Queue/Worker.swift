@@ -42,6 +42,8 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   /// The thread counts among those of `WorkerThreads`. Set by whoever dispatches, before that.
   private var isFromPool = false
   private(set) var lastBatchWasSmall = false
+  /// The last batch was of one record by rule, not for lack of others.
+  var takesOne = false
   /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
   private(set) var lastRecordTime: UInt64?
   /// Whose work runs. It executes, so the slot is there.
@@ -155,7 +157,8 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     var count: UInt64 = 0
     var held = HeldOwner()
     while let (index, work, lane) = batch.begin() {
-      let result = lane._withUnsafeGuaranteedRef { lane in execute(work, lane.slot, &held) }
+      let slot = lane._withUnsafeGuaranteedRef { $0.unretainedSlot }
+      let result = slot._withUnsafeGuaranteedRef { slot in execute(work, slot, &held) }
       batch.setResult(result, at: index)
       count += 1
       if hint.wantsAttention(at: level) { break }
