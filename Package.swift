@@ -13,7 +13,8 @@ let package = Package(
     .target(name: "OwnedOperations", dependencies: ["CDeinitHook"]),
     .target(name: "OwnedOpsTool", dependencies: ["OwnedOperations"], path: "Sources/ownedops/Tool"),
     .executableTarget(name: "ownedops", dependencies: ["OwnedOpsTool"], path: "Sources/ownedops/Main"),
-    .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations"]),
+    .target(name: "CFoundationLocks", path: "Tests/CFoundationLocks"),
+    .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations", "CFoundationLocks"]),
     .testTarget(name: "OwnedOpsToolTests", dependencies: ["OwnedOpsTool", "ownedops"]),
   ],
   swiftLanguageModes: [.v6]

@@ -37,6 +37,24 @@ struct OperationInFoundationQueueTests {
     #expect(ran.value == 1)
   }
 
+  @Test func aBarrierOfTheQueueHoldsBackAStartByHand() throws {
+    let lifetime = OwnerLifetime()
+    let queue = OperationQueue()
+    queue.isSuspended = true
+    queue.addOperation {}
+    queue.addBarrierBlock {}
+    let ran = Counter()
+    let operation = OwnedBlockOperation(lifetime: lifetime) { ran.add() }
+    queue.addOperation(operation)
+    // Only the base class knows.
+    #expect(operation.dependencies.isEmpty)
+    #expect(throws: OwnerScopedQueueError.self) { try operation.startOrThrow() }
+    #expect(ran.value == 0)
+    queue.isSuspended = false
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(ran.value == 1)
+  }
+
   @Test func endingWhileAQueueRunsLosesNothing() {
     for _ in 0..<30 {
       let lifetime = OwnerLifetime()

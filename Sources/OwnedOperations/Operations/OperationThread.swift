@@ -8,10 +8,20 @@
 
 /// Knows which operations this thread is inside of: running their work or releasing it. A wait for one of them could never end.
 enum OperationThread {
+  enum Purpose {
+    case work
+    /// Letting go of the work.
+    case release
+    /// Asking `isReady`, which a subclass may override, for a start by hand.
+    case question
+  }
+
   private struct Frame {
     let operation: Unmanaged<OwnedOperation>
     let outer: UnsafeMutableRawPointer?
-    let isReleasing: Bool
+    let purpose: Purpose
+
+    func concerns(_ other: OwnedOperation) -> Bool { operation.toOpaque() == Unmanaged.passUnretained(other).toOpaque() }
   }
 
   private static let key: pthread_key_t = {
@@ -20,14 +30,20 @@ enum OperationThread {
     return key
   }()
 
-  static func run(inside operation: OwnedOperation, isReleasing: Bool = false, _ body: () -> Void) {
+  static func run<Result>(inside operation: OwnedOperation, for purpose: Purpose = .work, _ body: () -> Result) -> Result {
     let outer = pthread_getspecific(key)
-    var frame = Frame(operation: .passUnretained(operation), outer: outer, isReleasing: isReleasing)
-    withUnsafeMutablePointer(to: &frame) { pointer in
+    var frame = Frame(operation: .passUnretained(operation), outer: outer, purpose: purpose)
+    return withUnsafeMutablePointer(to: &frame) { pointer in
       pthread_setspecific(key, pointer)
-      body()
-      pthread_setspecific(key, outer)
+      defer { pthread_setspecific(key, outer) }
+      return body()
     }
+  }
+
+  /// Whether this thread is just asking the operation `isReady`, for a start.
+  static func isAsking(_ operation: OwnedOperation) -> Bool {
+    guard let frame = pthread_getspecific(key)?.load(as: Frame.self), case .question = frame.purpose else { return false }
+    return frame.concerns(operation)
   }
 
   /// Whether this thread, further out, is letting go of somebody's work: a deinit of the user's is running.
@@ -35,7 +51,7 @@ enum OperationThread {
     var next = pthread_getspecific(key)
     while let pointer = next {
       let frame = pointer.load(as: Frame.self)
-      if frame.isReleasing { return true }
+      if case .release = frame.purpose { return true }
       next = frame.outer
     }
     return false
@@ -45,7 +61,7 @@ enum OperationThread {
     var next = pthread_getspecific(key)
     while let pointer = next {
       let frame = pointer.load(as: Frame.self)
-      if frame.operation.toOpaque() == Unmanaged.passUnretained(operation).toOpaque() { return true }
+      if case .question = frame.purpose {} else if frame.concerns(operation) { return true }
       next = frame.outer
     }
     return false

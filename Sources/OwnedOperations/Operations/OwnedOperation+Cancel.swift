@@ -85,7 +85,7 @@ extension OwnedOperation {
   /// For the one thread that has turned `cancelClaimed`.
   final func processCancellation(_ aftermath: inout Aftermath) {
     if load().phase == .pending {
-      OperationThread.run(inside: self, isReleasing: true) { releaseWork() }
+      OperationThread.run(inside: self, for: .release) { releaseWork() }
       let change = update { word in
         var new = word
         new.insert(.workReleased)

@@ -24,7 +24,7 @@ extension OwnedOperation {
   /// For the one thread that has turned `finishClaimed`. The order matters: work released, finish visible, dependents released, scheduler told,
   /// Foundation told, waiters woken, observers told, completion block handed over.
   final func completeFinish(_ aftermath: inout Aftermath) {
-    OperationThread.run(inside: self, isReleasing: true) { releaseWork() }
+    OperationThread.run(inside: self, for: .release) { releaseWork() }
     let change = update { word in
       var new = word
       if !word.isCancelled, !lifetime.isAlive { new.cancel(.ownerEnded) }

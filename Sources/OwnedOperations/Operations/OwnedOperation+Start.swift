@@ -12,7 +12,7 @@ extension OwnedOperation {
   final func beginStart() throws(OwnedOperationError) {
     var isForced = false
     let word = settled()
-    if word.phase == .pending, !word.contains(.attached), !word.isCancelled, !word.contains(.wasStarted), !isReady {
+    if word.phase == .pending, !word.contains(.attached), !word.isCancelled, !word.contains(.wasStarted), !isReadyForStart {
       // A Foundation queue that has made up its mind can't be refused: it would wait for ever.
       isForced = isRunByFoundationQueue
       if !isForced, load().phase == .pending, !isCancelled { throw .notReady(label) }
@@ -49,6 +49,9 @@ extension OwnedOperation {
     case .refused(let error): throw error
     }
   }
+
+  /// The word's answer, and that of a subclass that has a condition of its own.
+  private var isReadyForStart: Bool { OperationThread.run(inside: self, for: .question) { isReady } }
 
   /// The start is ours; whether the work runs is decided by this one look at the lifetime.
   private func run(after change: StateChange) {

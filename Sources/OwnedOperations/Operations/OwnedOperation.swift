@@ -14,7 +14,8 @@ import Synchronization
 ///
 /// It can be started by hand, added to Foundation's `OperationQueue` or to a queue of this package, and it can depend on plain operations and they on it.
 /// The operation holds the lifetime of its owner, never the owner. All members may be used from any thread; the flags and ``state`` are views of a single
-/// word (see `StateWord`), and never contradict each other.
+/// word (see `StateWord`), and never contradict each other. The locks of the base class are left alone from creation to finish, except where
+/// Foundation has to be told: on Linux it takes five, one after the other, to hear that an operation has finished.
 ///
 /// Foundation's rules hold, with these differences:
 /// - Calls for which Foundation stops the process (`start()` twice, `start()` before the operation is ready) or hangs for ever (`waitUntilFinished()` inside
@@ -126,13 +127,16 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   open override var isReady: Bool {
     var word = settled()
     if !word.contains(.readinessWasRead) {
+      // A start by hand keeps no answer. Nor has a Foundation queue the operation, for it would have asked; so the base class, which would take
+      // its lock, has nothing to say.
+      if OperationThread.isAsking(self) { return word.isReady }
       // First the mark, then the answer: if the answer changes later, whoever changes it sees the mark and tells Foundation.
       let before = self.word.bitwiseOr(StateWord.Bits.readinessWasRead.rawValue, ordering: .acquiringAndReleasing).oldValue
       word = StateWord(rawValue: before)
     }
     guard word.isReady else { return false }
-    // A Foundation queue adds dependencies of its own (on barriers) behind our back.
-    return word.phase != .pending || word.isCancelled || super.isReady
+    // A Foundation queue adds dependencies of its own (on barriers) behind our back. What is in a queue of ours is in none of those.
+    return word.phase != .pending || word.isCancelled || word.contains(.attached) || super.isReady
   }
 
   /// True from the start of the work to the finish.

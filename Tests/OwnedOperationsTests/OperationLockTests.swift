@@ -1,0 +1,124 @@
+import CFoundationLocks
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Which of the base class's locks an operation takes on its way from creation to finish: none but those inside `didChangeValue(forKey:)`.
+///
+/// Foundation's calls of `pthread_mutex_lock` are counted. It takes all its locks by them.
+@Suite(.enabled(if: foundation_locks_count(), "Foundation is no shared library here"))
+struct OperationLockTests {
+  /// The locks that Foundation takes on this thread meanwhile.
+  private func locks(_ body: () -> Void) -> Int {
+    let before = foundation_locks_on_this_thread()
+    body()
+    return foundation_locks_on_this_thread() - before
+  }
+
+  /// Has finished, and says so to Foundation by the only door.
+  private final class Finished: Operation, @unchecked Sendable {
+    override var isFinished: Bool { true }
+  }
+
+  private final class Custom: OwnedOperation, @unchecked Sendable {
+    override var isReady: Bool { super.isReady }
+    override func perform() {}
+  }
+
+  private final class Asynchronous: OwnedOperation, @unchecked Sendable {
+    override var isAsynchronous: Bool { true }
+    override func perform() {}
+  }
+
+  /// What `didChangeValue(forKey: "isFinished")` takes, whoever calls it.
+  private func locksOfTellingFoundation() -> Int {
+    let finished = Finished()
+    return locks { finished.didChangeValue(forKey: "isFinished") }
+  }
+
+  @Test func theCounterSeesTheLocksOfTheBaseClass() {
+    #expect(locks { _ = Operation() } == 0)
+    #expect(locksOfTellingFoundation() > 0)
+    // The state, the block, the change to executing: they are many.
+    #expect(locks { BlockOperation {}.start() } > locksOfTellingFoundation())
+    let plain = Operation()
+    #expect(locks { _ = plain.isReady } > 0)
+    #expect(locks { _ = plain.isFinished } > 0)
+    #expect(locks { plain.cancel() } > 0)
+  }
+
+  @Test func noBaseClassLockIsTakenUntilFoundationIsToldOfTheFinish() {
+    let lifetime = OwnerLifetime()
+    let telling = locksOfTellingFoundation()
+    let kinds: [(String, () -> OwnedOperation)] = [
+      ("OwnedOperation", { OwnedOperation(lifetime: lifetime) }),
+      ("OwnedBlockOperation", { OwnedBlockOperation(lifetime: lifetime) {} }),
+      ("OwnedResultOperation", { OwnedResultOperation(lifetime: lifetime) { 1 } }),
+      ("a subclass with an isReady of its own", { Custom(lifetime: lifetime) }),
+    ]
+    for (name, make) in kinds {
+      var operation: OwnedOperation?
+      #expect(locks { operation = make() } == 0, "creating \(name)")
+      #expect(locks { operation?.start() } == telling, "starting \(name) by hand")
+      #expect(operation?.isFinished == true)
+      #expect(locks { operation = nil } == 0, "freeing \(name)")
+    }
+  }
+
+  @Test func whatAnOperationSaysOfItselfTakesNoBaseClassLock() {
+    let lifetime = OwnerLifetime()
+    let operation = Asynchronous(lifetime: lifetime)
+    let dependency = OwnedOperation(lifetime: lifetime)
+    let questions: () -> Void = {
+      _ = (operation.state, operation.isExecuting, operation.isFinished, operation.isCancelled, operation.outcome)
+      _ = (operation.name, operation.dependencies, operation.queuePriority, operation.completionBlock == nil, operation.timeout)
+    }
+    #expect(locks { operation.addDependency(dependency) } == 0)
+    #expect(locks(questions) == 0)
+    #expect(locks { dependency.start() } == locksOfTellingFoundation())
+    #expect(locks { operation.start() } == 0)
+    #expect(operation.isExecuting)
+    #expect(locks(questions) == 0)
+    #expect(locks { operation.finish() } == locksOfTellingFoundation())
+    #expect(locks(questions) == 0)
+  }
+
+  @Test func cancellationTakesNoBaseClassLock() {
+    let lifetime = OwnerLifetime()
+    let telling = locksOfTellingFoundation()
+    let operation = OwnedBlockOperation(lifetime: lifetime) {}
+    #expect(locks { operation.cancel() } == 0)
+    #expect(locks { operation.start() } == telling)
+    #expect(operation.isFinished)
+  }
+
+  /// In a process of its own, where nobody else takes locks.
+  @Test func aQueueTakesNoBaseClassLockEither() async {
+    await #expect(processExitsWith: .success) {
+      guard foundation_locks_count() else { exit(2) }
+      let finished = Finished()
+      let before = foundation_locks_on_all_threads()
+      finished.didChangeValue(forKey: "isFinished")
+      let telling = foundation_locks_on_all_threads() - before
+      let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
+      let lifetime = OwnerLifetime()
+      let count = 100
+      // A queue has forgotten an operation before Foundation is told; completion blocks come after.
+      let completions = DispatchGroup()
+      let start = foundation_locks_on_all_threads()
+      for _ in 0..<count {
+        let operation = OwnedBlockOperation(lifetime: lifetime) {}
+        completions.enter()
+        operation.completionBlock = { completions.leave() }
+        queue.addOperation(operation)
+      }
+      completions.wait()
+      let taken = foundation_locks_on_all_threads() - start
+      guard taken == count * telling else {
+        print("\(taken) locks instead of \(count * telling)")
+        exit(1)
+      }
+    }
+  }
+}
