@@ -21,7 +21,7 @@ final class DependencyCell: Sendable {
   @exclusivity(unchecked) nonisolated(unsafe) private var dependent: UnretainedReference<OwnedOperation>?
   @exclusivity(unchecked) nonisolated(unsafe) private var entries: [Entry] = []
   @exclusivity(unchecked) nonisolated(unsafe) private var removedCount = 0
-  @exclusivity(unchecked) nonisolated(unsafe) private var places: [ObjectIdentifier: Int] = [:]
+  @exclusivity(unchecked) nonisolated(unsafe) private var places = PlacesByAddress()
   @exclusivity(unchecked) nonisolated(unsafe) private var sentinels: [ObjectIdentifier: FinishSentinel] = [:]
 
   init(_ dependent: OwnedOperation) {
@@ -41,7 +41,7 @@ final class DependencyCell: Sendable {
       guard place(of: operation) == nil else { return false }
       entries.append(Entry(operation: operation, isAwaited: isAwaited))
       if !places.isEmpty {
-        places[ObjectIdentifier(operation)] = entries.count - 1
+        places.set(entries.count - 1, for: operation)
       } else if entries.count > Self.scanLimit {
         indexPlaces()
       }
@@ -64,7 +64,7 @@ final class DependencyCell: Sendable {
         sentinel: sentinels.removeValue(forKey: ObjectIdentifier(operation)))
       entries[place] = Entry(operation: nil, isAwaited: false)
       removedCount += 1
-      if !places.isEmpty { places[ObjectIdentifier(operation)] = nil }
+      if !places.isEmpty { places.remove(operation) }
       if removedCount > Self.scanLimit, removedCount > entries.count / 2 {
         entries.removeAll { $0.operation == nil }
         removedCount = 0
@@ -99,6 +99,9 @@ final class DependencyCell: Sendable {
     }
   }
 
+  /// Whether the dependent has gone.
+  var isClosed: Bool { lock.withLock { dependent == nil } }
+
   /// - Returns: false if the operation is not waited for any more, or is watched: it may have been removed and added again at the same time.
   func keep(_ sentinel: FinishSentinel, for operation: Operation) -> Bool {
     lock.withLock {
@@ -118,7 +121,7 @@ final class DependencyCell: Sendable {
     var formerSentinels: [ObjectIdentifier: FinishSentinel] = [:]
     lock.withLock {
       dependent = nil
-      places = [:]
+      places = PlacesByAddress()
       swap(&formerEntries, &entries)
       swap(&formerSentinels, &sentinels)
     }
@@ -131,14 +134,14 @@ final class DependencyCell: Sendable {
   // MARK: Under the lock
 
   private func place(of operation: Operation) -> Int? {
-    if !places.isEmpty { return places[ObjectIdentifier(operation)] }
+    if !places.isEmpty { return places.place(of: operation) }
     return entries.firstIndex { $0.operation === operation }
   }
 
   private func indexPlaces() {
-    places.removeAll(keepingCapacity: true)
+    places = PlacesByAddress()
     for (place, entry) in entries.enumerated() {
-      if let operation = entry.operation { places[ObjectIdentifier(operation)] = place }
+      if let operation = entry.operation { places.set(place, for: operation) }
     }
   }
 }

@@ -13,7 +13,9 @@ final class OperationExtras {
   var timeout: Duration?
   var timer: (any DispatchSourceTimer)?
   /// All but the first.
-  var dependents: [DependencyCell] = []
+  @exclusivity(unchecked) var dependents: [DependencyCell] = []
+  /// Whether some of them may wait no longer, or stand there twice.
+  @exclusivity(unchecked) var hasForgottenDependents = false
   var waiters: [OperationWaiter] = []
   var observers: ObserverList?
 }

@@ -181,23 +181,35 @@ extension OwnedOperation {
     }
   }
 
-  /// Takes out the cells of dependents that have gone or no longer wait for us. Done when the array would have to grow; doubling what is left over
+  /// Takes out the cells of dependents that have gone or, if there can be any, no longer wait for us. Done when the array would have to grow; doubling what is left over
   /// keeps that amortised O(1). A cell whose dependent has gone is empty: letting go of it under the lock runs no code of the user's.
   private func sweepDependents(_ extras: OperationExtras) {
     guard extras.dependents.count >= 16 else { return }
-    var known: Set<ObjectIdentifier> = []
-    extras.dependents.removeAll { !$0.isWaiting(for: self) || !known.insert(ObjectIdentifier($0)).inserted }
+    if extras.hasForgottenDependents {
+      extras.hasForgottenDependents = false
+      var known: Set<ObjectIdentifier> = []
+      extras.dependents.removeAll { !$0.isWaiting(for: self) || !known.insert(ObjectIdentifier($0)).inserted }
+    } else {
+      extras.dependents.removeAll(where: \.isClosed)
+    }
     if extras.dependents.count > extras.dependents.capacity / 2 { extras.dependents.reserveCapacity(extras.dependents.capacity * 2) }
   }
 
   /// The dependent has removed us. If its cell is easy to find, it goes (unless we have been added again meanwhile); otherwise with the next sweep.
   private func forgetDependent(_ cell: DependencyCell) {
     lock.withLock {
-      guard !cell.isWaiting(for: self) else { return }
+      guard !cell.isWaiting(for: self) else {
+        // Twice in the list, perhaps, or about to be.
+        if !load().isFinished { makeExtras().hasForgottenDependents = true }
+        return
+      }
       if firstDependent === cell {
         firstDependent = nil
       } else if let extras, extras.dependents.last === cell {
         extras.dependents.removeLast()
+      } else if !load().isFinished {
+        // Further up in the list, or about to be entered by the thread that has added us.
+        makeExtras().hasForgottenDependents = true
       }
     }
   }

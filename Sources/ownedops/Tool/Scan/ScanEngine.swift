@@ -9,7 +9,7 @@ protocol ScanEngine: Sendable {
   var workers: Int { get }
   /// - Parameter body: returns when the job is done; asks itself whether it should stop early.
   func makeJob(owner: DirectoryNode, priority: Operation.QueuePriority, _ body: @escaping @Sendable () -> Void) -> Job
-  /// Before either is submitted.
+  /// Before the job is submitted. The dependency may have been, and be done.
   func add(dependency: Job, to job: Job)
   func submit(_ jobs: [Job])
   /// Until nothing is pending or running.
@@ -95,6 +95,7 @@ final class DispatchEngine: ScanEngine {
       var outstanding = 1
       var dependents: [Job] = []
       var body: (@Sendable () -> Void)?
+      var isDone = false
     }
 
     fileprivate let state: Guarded<State>
@@ -136,8 +137,11 @@ final class DispatchEngine: ScanEngine {
   }
 
   func add(dependency: Job, to job: Job) {
-    job.state.withLock { $0.outstanding += 1 }
-    dependency.state.withLock { $0.dependents.append(job) }
+    dependency.state.withLock { dependency in
+      guard !dependency.isDone else { return }
+      job.state.withLock { $0.outstanding += 1 }
+      dependency.dependents.append(job)
+    }
   }
 
   func submit(_ jobs: [Job]) {
@@ -178,6 +182,7 @@ final class DispatchEngine: ScanEngine {
     job.state.withLock { $0.body }?()
     let dependents = job.state.withLock { state in
       state.body = nil
+      state.isDone = true
       defer { state.dependents = [] }
       return state.dependents
     }

@@ -9,6 +9,17 @@ struct ScanPlan {
     let places: Range<Int>
   }
 
+  /// Sizes that one job compares the files of: one, or several as long as there is little to compare. Every job has to follow the fingerprints of all its
+  /// files, and small files would make more of these edges than there are files.
+  struct Comparison {
+    let classes: Range<Int>
+    let places: Range<Int>
+    let largest: Int
+
+    static let mostFiles = 4096
+    static let mostBytes = 8 << 20
+  }
+
   /// Files of one directory that one job fingerprints.
   struct Batch {
     let directory: DirectoryNode
@@ -20,6 +31,7 @@ struct ScanPlan {
 
   private(set) var candidates: CandidateTable
   private(set) var classes: [SizeClass] = []
+  private(set) var comparisons: [Comparison] = []
   private(set) var batches: [Batch] = []
   /// By place.
   private(set) var batchOfCandidate: [Int32] = []
@@ -69,6 +81,7 @@ struct ScanPlan {
     }
     candidates = CandidateTable(found)
     makeBatches(found)
+    makeComparisons()
   }
 
   private static func withoutExtraLinks(_ members: [Candidate], _ tally: inout Census.Tally) -> [Candidate] {
@@ -109,6 +122,24 @@ struct ScanPlan {
         batchOfCandidate.append(Int32(batches.count))
         batches.append(Batch(directory: candidate.directory, places: [place], largest: Int(candidate.file.size)))
       }
+    }
+  }
+
+  private mutating func makeComparisons() {
+    var first = 0
+    var files = 0
+    var bytes = 0
+    for (index, sizeClass) in classes.enumerated() {
+      files += sizeClass.places.count
+      bytes += sizeClass.places.count * sizeClass.size
+      let isLast = index + 1 == classes.count
+      guard isLast || files >= Comparison.mostFiles || bytes >= Comparison.mostBytes else { continue }
+      comparisons.append(
+        Comparison(
+          classes: first..<index + 1, places: classes[first].places.lowerBound..<sizeClass.places.upperBound, largest: classes[first].size))
+      first = index + 1
+      files = 0
+      bytes = 0
     }
   }
 

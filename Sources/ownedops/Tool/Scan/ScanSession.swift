@@ -5,7 +5,7 @@ import Synchronization
 /// One scan, from the first listing to the last summary.
 ///
 /// First every directory is listed: a job for each, which makes the jobs of those below. Then files of equal size are known, and one graph
-/// follows: fingerprints, biggest files first; for each size, after its fingerprints, the comparison; for each directory, after its files' and its subdirectories', the summary.
+/// follows: fingerprints, biggest files first; for each size, or a few, after the fingerprints, the comparison; for each directory, after its files' and its subdirectories', the summary.
 final class ScanSession<Engine: ScanEngine>: Sendable {
   private let engine: Engine
   private let options: ScanOptions
@@ -89,27 +89,36 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
     announce("\(Shown.count(plan.candidates.count, "file")) to be compared")
 
     let table = plan.candidates
+    // At once: they wait for nothing, and the rest of the graph is made meanwhile.
     let fingerprints = plan.batches.map { fingerprintJob($0, table) }
+    submit(fingerprints)
     let summaries = nodes.map(summaryJob)
     for (place, node) in nodes.enumerated() {
       for below in node.subdirectories where nodes.indices.contains(below.index) && nodes[below.index] === below {
         engine.add(dependency: summaries[below.index], to: summaries[place])
       }
     }
-    for (place, batch) in plan.batches.enumerated() { engine.add(dependency: fingerprints[place], to: summaries[batch.directory.index]) }
-    var confirmations: [Engine.Job] = []
-    confirmations.reserveCapacity(plan.classes.count)
-    for sizeClass in plan.classes {
-      let confirmation = confirmationJob(sizeClass, table)
-      confirmations.append(confirmation)
-      for batch in Set(sizeClass.places.map { plan.batchOfCandidate[$0] }) {
-        engine.add(dependency: fingerprints[Int(batch)], to: confirmation)
-      }
-      for directory in Set(sizeClass.places.map { table[$0].directory.index }) {
-        engine.add(dependency: confirmation, to: summaries[directory])
+    // A summary needs no fingerprint but by the comparisons, which come after them.
+    var comparisons: [Engine.Job] = []
+    comparisons.reserveCapacity(plan.comparisons.count)
+    // The last comparison that has been joined to each, so that none is twice.
+    var joinedBatches = Array(repeating: -1, count: plan.batches.count)
+    var joinedDirectories = Array(repeating: -1, count: nodes.count)
+    for (number, comparison) in plan.comparisons.enumerated() {
+      let job = comparisonJob(plan.classes[comparison.classes], table, largest: comparison.largest)
+      comparisons.append(job)
+      for place in comparison.places {
+        let batch = Int(plan.batchOfCandidate[place])
+        guard joinedBatches[batch] != number else { continue }
+        joinedBatches[batch] = number
+        engine.add(dependency: fingerprints[batch], to: job)
+        let directory = plan.batches[batch].directory.index
+        guard joinedDirectories[directory] != number else { continue }
+        joinedDirectories[directory] = number
+        engine.add(dependency: job, to: summaries[directory])
       }
     }
-    submit(fingerprints + confirmations + summaries)
+    submit(comparisons + summaries)
   }
 
   private func fingerprintJob(_ batch: ScanPlan.Batch, _ table: CandidateTable) -> Engine.Job {
@@ -133,13 +142,15 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
     }
   }
 
-  private func confirmationJob(_ sizeClass: ScanPlan.SizeClass, _ table: CandidateTable) -> Engine.Job {
-    let owner = table[sizeClass.places.lowerBound].directory
-    return job("compare", owner, priority: ScanPlan.priority(ofSize: sizeClass.size)) { [self] in
+  private func comparisonJob(_ classes: ArraySlice<ScanPlan.SizeClass>, _ table: CandidateTable, largest: Int) -> Engine.Job {
+    let owner = table[classes[classes.startIndex].places.lowerBound].directory
+    return job("compare", owner, priority: ScanPlan.priority(ofSize: largest)) { [self] in
       let reader = CandidateReader(census, shouldStop: { [meter] in meter.shouldStop })
-      guard let found = Confirmation(reader: reader).groups(in: table, sizeClass) else { return }
-      bytesRead.add(reader.bytesRead, ordering: .relaxed)
-      for places in found { add(places, of: table, size: sizeClass.size) }
+      defer { bytesRead.add(reader.bytesRead, ordering: .relaxed) }
+      for sizeClass in classes {
+        guard !meter.shouldStop, let found = Confirmation(reader: reader).groups(in: table, sizeClass) else { return }
+        for places in found { add(places, of: table, size: sizeClass.size) }
+      }
     }
   }
 
