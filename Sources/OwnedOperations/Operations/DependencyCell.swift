@@ -7,19 +7,13 @@ import Foundation
 ///
 /// Everything is guarded by `lock`, which is the innermost: the lock of an operation may be held around it, none is taken inside.
 final class DependencyCell: Sendable {
-  private struct Entry {
-    /// Nil once removed: places don't move until the list is tidied up.
-    var operation: Operation?
-    var isAwaited: Bool
-  }
-
   /// Up to here lists are searched from end to end.
   private static let scanLimit = 8
 
   private let lock = Lock()
   // Guarded by `lock`, which is what makes their accesses exclusive.
   @exclusivity(unchecked) nonisolated(unsafe) private var dependent: UnretainedReference<OwnedOperation>?
-  @exclusivity(unchecked) nonisolated(unsafe) private var entries: [Entry] = []
+  @exclusivity(unchecked) nonisolated(unsafe) private var entries = DependencyList()
   @exclusivity(unchecked) nonisolated(unsafe) private var removedCount = 0
   @exclusivity(unchecked) nonisolated(unsafe) private var places = PlacesByAddress()
   @exclusivity(unchecked) nonisolated(unsafe) private var sentinels: [ObjectIdentifier: FinishSentinel] = [:]
@@ -29,7 +23,7 @@ final class DependencyCell: Sendable {
   }
 
   /// In the order in which they were added.
-  var operations: [Operation] { lock.withLock { entries.compactMap { $0.operation } } }
+  var operations: [Operation] { lock.withLock { entries.operations } }
 
   func contains(_ operation: Operation) -> Bool {
     lock.withLock { place(of: operation) != nil }
@@ -39,7 +33,7 @@ final class DependencyCell: Sendable {
   func insert(_ operation: Operation, isAwaited: Bool) -> Bool {
     lock.withLock {
       guard place(of: operation) == nil else { return false }
-      entries.append(Entry(operation: operation, isAwaited: isAwaited))
+      entries.append(DependencyList.Entry(operation: operation, isAwaited: isAwaited))
       if !places.isEmpty {
         places.set(entries.count - 1, for: operation)
       } else if entries.count > Self.scanLimit {
@@ -62,11 +56,11 @@ final class DependencyCell: Sendable {
       let removal = Removal(
         wasAwaited: entries[place].isAwaited, operation: entries[place].operation,
         sentinel: sentinels.removeValue(forKey: ObjectIdentifier(operation)))
-      entries[place] = Entry(operation: nil, isAwaited: false)
+      entries[place] = DependencyList.Entry(operation: nil, isAwaited: false)
       removedCount += 1
       if !places.isEmpty { places.remove(operation) }
       if removedCount > Self.scanLimit, removedCount > entries.count / 2 {
-        entries.removeAll { $0.operation == nil }
+        entries.tidyUp()
         removedCount = 0
         if !places.isEmpty { indexPlaces() }
       }
@@ -117,7 +111,7 @@ final class DependencyCell: Sendable {
 
   /// In the dependent's deinit. Appends the dependencies, to be let go of.
   func close(into operations: inout [Operation]) {
-    var formerEntries: [Entry] = []
+    var formerEntries = DependencyList()
     var formerSentinels: [ObjectIdentifier: FinishSentinel] = [:]
     lock.withLock {
       dependent = nil
@@ -125,9 +119,7 @@ final class DependencyCell: Sendable {
       swap(&formerEntries, &entries)
       swap(&formerSentinels, &sentinels)
     }
-    for entry in formerEntries {
-      if let operation = entry.operation { operations.append(operation) }
-    }
+    formerEntries.forEach { operations.append($0) }
     for sentinel in formerSentinels.values { sentinel.disarm() }
   }
 
@@ -135,13 +127,13 @@ final class DependencyCell: Sendable {
 
   private func place(of operation: Operation) -> Int? {
     if !places.isEmpty { return places.place(of: operation) }
-    return entries.firstIndex { $0.operation === operation }
+    return entries.firstIndex(of: operation)
   }
 
   private func indexPlaces() {
     places = PlacesByAddress()
-    for (place, entry) in entries.enumerated() {
-      if let operation = entry.operation { places.set(place, for: operation) }
+    for place in 0..<entries.count {
+      if let operation = entries[place].operation { places.set(place, for: operation) }
     }
   }
 }

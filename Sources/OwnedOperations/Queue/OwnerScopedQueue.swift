@@ -111,14 +111,26 @@ public final class OwnerScopedQueue: Sendable {
   }
 
   /// Unlocks, and does what has become due under the lock: wakes those whose wait is over, sends a worker, releases.
+  @inline(__always)
   func unlockAndFollowUp() {
-    let admitted = state.returning.isEmpty ? [] : state.admitReturning()
+    guard state.returning.isEmpty, state.garbage.isEmpty, state.departures.slots.isEmpty, !state.hasDueWaiters else {
+      return unlockAndFollowUpWholly()
+    }
+    let worker = state.workerToDispatch(self)
+    updateHint()
+    lock.unlock()
+    worker?.dispatch()
+  }
+
+  @inline(never)
+  private func unlockAndFollowUpWholly() {
+    let admitted = state.admitReturning()
     let worker = state.workerToDispatch(self)
     let waiters = state.hasDueWaiters ? state.takeDueWaiters() : []
     var garbage: [TakenWork] = []
-    if !state.garbage.isEmpty { swap(&garbage, &state.garbage) }
+    swap(&garbage, &state.garbage)
     var departed: [OwnerSlot] = []
-    if !state.departures.slots.isEmpty { swap(&departed, &state.departures.slots) }
+    swap(&departed, &state.departures.slots)
     updateHint()
     lock.unlock()
     worker?.dispatch()
@@ -172,14 +184,14 @@ public final class OwnerScopedQueue: Sendable {
   }
 
   /// A worker that keeps up with those who add work finds a record or two each time it looks, and would spend its time, and theirs, on the lock and on leaving and being
-  /// sent for. So after a small batch it waits up to two microseconds, without the lock, for work to come, and if some comes, one more for that
+  /// sent for. So after a small batch it waits up to two microseconds, without the lock, for work to come, and if that is quick work, one more for it
   /// to become several records. Not if somebody waits for the queue.
   private func lingerForWork(after worker: Worker) {
     guard worker.lastBatchWasSmall else { return }
     var looksLeft = Self.lingeringLooks
     while looksLeft > 0, !hint.flags.contains(.somebodyWaits) {
       let hasWork = !hint.flags.isEmpty
-      if hasWork, worker.takesOne { return }
+      if hasWork, !worker.profitsFromSeveral { return }
       Pause.spin(Self.lingeringPause)
       looksLeft = hasWork ? min(looksLeft, Self.gatheringLooks) - 1 : looksLeft - 1
     }

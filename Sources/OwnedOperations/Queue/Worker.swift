@@ -42,7 +42,7 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   /// The thread counts among those of `WorkerThreads`. Set by whoever dispatches, before that.
   private var isFromPool = false
   private(set) var lastBatchWasSmall = false
-  /// The last batch was of one record by rule, not for lack of others.
+  /// The last batch was of one record by rule, not for lack of others. Written under the lock.
   var takesOne = false
   /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
   private(set) var lastRecordTime: UInt64?
@@ -142,6 +142,11 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   }
 
   private static let batchTime: UInt64 = 50_000
+
+  /// Whether records are so quick that taking the lock for each would take a good part of the time.
+  var profitsFromSeveral: Bool { !takesOne && (lastRecordTime ?? 0) < Self.quickRecordTime }
+
+  private static let quickRecordTime: UInt64 = 500
 
   /// Runs what has been taken, until it is done or the queue wants this worker's attention.
   func run() {
