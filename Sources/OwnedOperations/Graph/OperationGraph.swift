@@ -31,7 +31,7 @@ public final class OperationGraph: Sendable {
     self.init(lifetime: owner.lifetimeToken.lifetime)
   }
 
-  /// Makes a graph for any object, see ``OwnerLifetime/of(_:)``.
+  /// Makes a graph for any object, see ``OwnerLifetime/of(_:)-(AnyObject)``.
   @_disfavoredOverload
   public convenience init(owner: AnyObject) {
     self.init(lifetime: OwnerLifetime.of(owner))
@@ -126,7 +126,7 @@ public final class OperationGraph: Sendable {
     /// Has the other nodes wait for this one.
     public func precedes(_ others: [Node]) { for other in others { storage.connect(self, to: other) } }
 
-    /// Has this node wait for the other one. See ``precedes(_:)-(Node)``.
+    /// Has this node wait for the other one. See ``precedes(_:)-(OperationGraph.Node)``.
     public func depends(on other: Node) { storage.connect(other, to: self) }
     /// Has this node wait for the other ones.
     public func depends(on others: Node...) { depends(on: others) }

@@ -76,7 +76,8 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   /// The work. Override this or `main()`; what it throws is the outcome. Runs once, on the thread that starts the operation.
   ///
-  /// If ``isAsynchronous`` is true, the operation stays executing until ``finish(throwing:)`` is called or this throws; otherwise it finishes when this returns.
+  /// If ``OwnedOperation/isAsynchronous`` is true, the operation stays executing until ``OwnedOperation/finish(throwing:)`` is called or this throws;
+  /// otherwise it finishes when this returns.
   open func perform() throws {}
 
   /// Calls ``perform()`` and keeps what it throws.
@@ -90,7 +91,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// or never have started; in that case the operation may have finished already. Not called for an operation made for an owner that had ended.
   open func didCancel(_ reason: CancellationReason) {}
 
-  /// True in a subclass whose work goes on after ``perform()`` has returned, and ends with ``finish(throwing:)``.
+  /// True in a subclass whose work goes on after ``OwnedOperation/perform()`` has returned, and ends with ``OwnedOperation/finish(throwing:)``.
   open override var isAsynchronous: Bool { false }
 
   #if canImport(ObjectiveC)

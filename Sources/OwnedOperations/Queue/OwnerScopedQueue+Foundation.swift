@@ -7,7 +7,7 @@ extension OwnerScopedQueue {
   /// Adds an operation, ours or plain, to be started when it is ready and its turn comes. An operation whose owner has ended is not an error: it is
   /// counted, and never runs.
   ///
-  /// As in Foundation, adding an operation that is in a queue, executing or finished is a precondition failure. Use ``enqueue(_:)`` to have an error
+  /// As in Foundation, adding an operation that is in a queue, executing or finished is a precondition failure. Use ``enqueue(_:)-([Operation])`` to have an error
   /// thrown instead, and cycles looked for.
   public func addOperation(_ operation: Operation) {
     guard let operation = operation as? OwnedOperation else { return addOrFail([operation]) }
@@ -133,7 +133,7 @@ extension OwnerScopedQueue {
 
   // MARK: Settings
 
-  /// How many operations may execute at once; ``Foundation/OperationQueue/defaultMaxConcurrentOperationCount`` for as many as the machine has processors, and more while some
+  /// How many operations may execute at once; ``defaultMaxConcurrentOperationCount`` for as many as the machine has processors, and more while some
   /// are blocked. A change counts from the next start on. Zero starts nothing. Other negative values are a precondition failure.
   public var maxConcurrentOperationCount: Int {
     get {

@@ -16,7 +16,7 @@ extension OwnerScopedQueue {
     withExtendedLifetime(token) {}
   }
 
-  /// The same for any object, see ``OwnerLifetime/of(_:)``.
+  /// The same for any object, see ``OwnerLifetime/of(_:)-(AnyObject)``.
   @_disfavoredOverload
   public func async<Owner: AnyObject & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
@@ -224,7 +224,7 @@ extension OwnerScopedQueue {
   }
 
   /// How many operations and jobs of one owner may execute at once. By default there is no limit, which reads as
-  /// ``Foundation/OperationQueue/defaultMaxConcurrentOperationCount``. Other negative values are a precondition failure.
+  /// ``defaultMaxConcurrentOperationCount``. Other negative values are a precondition failure.
   public var maxConcurrentOperationCountPerOwner: Int {
     get {
       let limit = lock.withLock { state.ownerLimit }

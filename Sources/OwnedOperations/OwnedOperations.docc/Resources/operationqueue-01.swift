@@ -1,0 +1,20 @@
+import Foundation
+
+final class Download: Operation, @unchecked Sendable {
+  override func main() {
+    guard !isCancelled else { return }
+    print("downloading")
+  }
+}
+
+let queue = OperationQueue()
+queue.name = "network"
+queue.maxConcurrentOperationCount = 2
+let download = Download()
+let parse = BlockOperation { print("parsing") }
+parse.addDependency(download)
+queue.addOperations([download, parse], waitUntilFinished: true)
+
+// Prints:
+// downloading
+// parsing
