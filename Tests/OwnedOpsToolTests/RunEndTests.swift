@@ -126,19 +126,30 @@ struct RunEndTests {
     #expect(await pipe.readToEnd() == "begun\n")
   }
 
-  @Test func picturesOfARunShowCancellations() async throws {
+  @Test func picturesOfARunShowCancellationsWhenTheyCame() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
     let json = """
-      {"owners":[{"name":"o<1>"}],"jobs":[{"name":"bad","owner":"o<1>","command":["false"]},
-      {"name":"next","after":["bad"],"command":["true"]}]}
+      {"owners":[{"name":"o<1>"}],"jobs":[{"name":"bad","owner":"o<1>","command":["false"],"priority":"high"},
+      {"name":"next","after":["bad"],"command":["true"]},{"name":"free","command":["true"]}]}
       """
-    let outcome = try await ToolBinary.run(["run", "-", "--timeline=t.svg", "--trace=t.json"], in: directory, input: json)
+    let outcome = try await ToolBinary.run(["run", "-", "-k", "-j", "1", "--timeline=t.svg", "--trace=t.json"], in: directory, input: json)
     #expect(outcome.status == 1)
     let trace = try JSONSerialization.jsonObject(with: Data(directory.read("t.json").utf8)) as? [String: Any]
-    let outcomes = (trace?["traceEvents"] as? [[String: Any]] ?? []).compactMap { ($0["args"] as? [String: Any])?["outcome"] as? String }
-    #expect(outcomes == ["failed", "cancelled"])
-    #expect(directory.read("t.svg").contains("next, run: cancelled"))
+    var outcomes: [String: String] = [:]
+    var begins: [String: Double] = [:]
+    var ends: [String: Double] = [:]
+    for event in trace?["traceEvents"] as? [[String: Any]] ?? [] {
+      guard let name = event["name"] as? String, let arguments = event["args"] as? [String: Any] else { continue }
+      outcomes[name] = arguments["outcome"] as? String
+      begins[name] = event["ts"] as? Double
+      ends[name] = (event["ts"] as? Double).map { $0 + (event["dur"] as? Double ?? 0) }
+    }
+    #expect(outcomes["bad"] == "failed" && outcomes["next"] == "cancelled" && outcomes["free"] == "succeeded")
+    // Not at the end of all, when it is printed.
+    let cancelled = try #require(begins["next"])
+    #expect(try cancelled >= #require(ends["bad"]) && cancelled < #require(ends["free"]))
+    #expect(directory.read("t.svg").contains("next, run: cancelled, never ran"))
     #expect(directory.read("t.svg").contains("o&lt;1&gt;"))
   }
 }

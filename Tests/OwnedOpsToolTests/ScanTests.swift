@@ -235,6 +235,30 @@ struct ScanTests {
     #expect(dispatch.startedAfterEnd == owned.cancelled - 2)
   }
 
+  @Test func aPictureShowsWhoseJobsNeverRanAndWhenTheyWereCancelled() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for number in 0..<20 { for name in ["x", "y"] { try directory.write("d\(number)/\(name)", "content \(number % 9)") } }
+    let recorder = JobRecorder()
+    let session = Self.session(directory, { OwnedEngine(root: $0, workers: 2) }, recorder: recorder)
+    var stages = 0
+    session.run { _ in
+      stages += 1
+      if stages == 2 { session.end() }
+    }
+    let record = recorder.record
+    let cancelled = record.events.filter { $0.outcome == .cancelled }
+    #expect(cancelled.allSatisfy { $0.lane == nil && $0.start == record.instants.first?.time })
+    #expect(cancelled.reduce(0) { $0 + $1.count } == session.counts.cancelled)
+    #expect(cancelled.first { $0.owner == "d7" && $0.name == "fingerprint" }?.count == 1)
+    #expect(record.events.count { $0.outcome == .succeeded && $0.name == "list" } == 21)
+    let picture = TimelinePicture(record).svg
+    #expect(picture.contains("never ran") && picture.contains("owners ended"))
+    // Twelve rows: more owners than these are one.
+    #expect(picture.components(separatedBy: "cancelled, never ran").count == 13)
+    #expect(picture.contains(" others</text>"))
+  }
+
   @Test func aStartUnderWayAtTheEndIsToldFromOneAfterIt() throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -372,11 +396,12 @@ struct ScanTests {
   }
 
   private static func session<Engine: ScanEngine>(
-    _ directory: TemporaryDirectory, _ make: (OwnerLifetime) -> Engine, didBegin: (@Sendable (Int) -> Void)? = nil
+    _ directory: TemporaryDirectory, _ make: (OwnerLifetime) -> Engine, recorder: JobRecorder? = nil,
+    didBegin: (@Sendable (Int) -> Void)? = nil
   ) -> Harness<Engine> {
     let lifetime = OwnerLifetime(name: "test")
     let root = DirectoryNode(root: Array(directory.path.utf8), lifetime: lifetime)
-    return Harness(scan: ScanSession(make(lifetime), ScanOptions(), recorder: nil, didBegin: didBegin), roots: [root])
+    return Harness(scan: ScanSession(make(lifetime), ScanOptions(), recorder: recorder, didBegin: didBegin), roots: [root])
   }
 }
 
