@@ -21,6 +21,11 @@ struct RunEndTests {
     "trap '' TERM; sleep 300 & echo $! > pids; echo $$ >> pids; \(action); wait; sleep 300"
   }
 
+  #if os(Linux)
+    /// Starts a process that leaves the group of its job.
+    private let escape = "setsid sh -c 'echo $$ >> pids; touch escaped; exec sleep 300' & while [ ! -e escaped ]; do :; done"
+  #endif
+
   @Test func anOwnerEndsWhenItsFileGoesWithItsWholeProcessTree() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -72,15 +77,16 @@ struct RunEndTests {
     #expect(!directory.contains("ran"))
   }
 
-  @Test func interruptingLeavesNoProcess() async throws {
+  @Test(arguments: [("INT", SIGINT), ("TERM", SIGTERM), ("HUP", SIGHUP)])
+  func interruptingLeavesNoProcess(name: String, number: Int32) async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
     let json = """
-      {"jobs":[{"name":"tree","command":\(quoted(deafTree(then: "kill -INT $PPID")))},
+      {"jobs":[{"name":"tree","command":\(quoted(deafTree(then: "kill -\(name) $PPID")))},
                {"name":"pending","after":["tree"],"command":["touch","ran"]}]}
       """
     let outcome = try await ToolBinary.run(["run", "-", "--grace=100ms"], in: directory, input: json)
-    #expect(outcome.status == 130)
+    #expect(outcome.status == 128 + number)
     #expect(outcome.output.contains("cancelled tree: interrupted"))
     #expect(outcome.output.hasSuffix("0 succeeded, 0 failed, 2 cancelled\n"))
     #expect(!directory.contains("ran"))
@@ -104,8 +110,7 @@ struct RunEndTests {
     var line = "sleep 300 & echo $! > pids"
     var count = 1
     #if os(Linux)
-      // One that leaves the group, too.
-      line += "; setsid sh -c 'echo $$ >> pids; touch escaped; exec sleep 300' & while [ ! -e escaped ]; do :; done"
+      line += "; \(escape)"
       count = 2
     #endif
     let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
@@ -116,12 +121,18 @@ struct RunEndTests {
   @Test func killingTheToolItselfLeavesNoProcess() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    // The shell and its child hold the pipe until they are gone.
+    // The shell and what it has started hold the pipe until they are gone.
     let pipe = try ListeningPipe("pipe", in: directory)
-    let line = "exec 9>pipe; " + deafTree(then: "echo begun >&9; kill -KILL $PPID")
+    var end = "echo begun >&9; kill -KILL $PPID"
+    var count = 2
+    #if os(Linux)
+      end = "\(escape); \(end)"
+      count = 3
+    #endif
+    let line = "exec 9>pipe; " + deafTree(then: end)
     let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
     #expect(outcome.status == -SIGKILL)
-    #expect(directory.processes(in: "pids").count == 2)
+    #expect(directory.processes(in: "pids").count == count)
     // The guard needs a moment, however long the machine takes; the suite's limit ends a wait in vain.
     #expect(await pipe.readToEnd() == "begun\n")
   }
