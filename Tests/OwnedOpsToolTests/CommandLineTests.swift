@@ -87,6 +87,52 @@ struct CommandLineTests {
     #expect(!picture.contains("a<b"))
   }
 
+  @Test func aPictureIsSmallHoweverManyJobsThereWere() {
+    let recorder = JobRecorder()
+    for number in 0..<100_000 {
+      let mark = recorder.begin()
+      recorder.end(mark, name: "job", owner: "owner \(number % 3)", outcome: number % 50_000 == 7 ? .failed : .succeeded)
+    }
+    let picture = TimelinePicture(recorder.record).svg
+    #expect(picture.utf8.count < 400_000)
+    #expect(picture.components(separatedBy: "job, owner 1: failed").count == 2, "those that fail are all there")
+    #expect(picture.components(separatedBy: ": failed").count == 3)
+  }
+
+  @Test func namesThatXMLForbidsAreShownWithoutWhatItForbids() {
+    #expect(TimelinePicture.escaped("a\u{1b}[0m<\u{0}>&\"é") == "a\u{fffd}[0m&lt;\u{fffd}&gt;&amp;&quot;é")
+  }
+
+  @Test func ticksAreRoundAndToldApart() {
+    #expect(TimelineLayout.ticks(upTo: 0.95).times.map(TimelineLayout.ticks(upTo: 0.95).label).prefix(3) == ["0.0 s", "0.1 s", "0.2 s"])
+    #expect(TimelineLayout.ticks(upTo: 0.012).times.map(TimelineLayout.ticks(upTo: 0.012).label).last == "12 ms")
+    for last in [1e-6, 0.0037, 0.1, 1, 7, 59, 3600, 86_400] {
+      let (times, label) = TimelineLayout.ticks(upTo: last)
+      #expect((2...11).contains(times.count), "\(last)")
+      #expect(Set(times.map(label)).count == times.count, "\(last)")
+      #expect(times.allSatisfy { $0 <= last * 1.000001 })
+    }
+  }
+
+  @Test func aPictureThatCannotBeWrittenIsAnErrorAndTheRestIsShown() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("jobs.json", #"{"jobs":[{"name":"a","command":["true"]}]}"#)
+    let run = try await ToolBinary.run(["run", "jobs.json", "--timeline", "nowhere/t.svg"], in: directory)
+    #expect(run.status == 1)
+    #expect(run.errors == "ownedops: can't create nowhere/t.svg: No such file or directory\n")
+    #expect(run.output.hasSuffix("1 succeeded, 0 failed, 0 cancelled\n"))
+    let scan = try await ToolBinary.run(["scan", "-q", "--trace", "nowhere/t.json"], in: directory)
+    #expect(scan.status == 1)
+    #expect(scan.errors == "ownedops: can't create nowhere/t.json: No such file or directory\n")
+    #expect(scan.output.hasPrefix("1 file in 1 directory"))
+    #if os(Linux)
+      let full = try await ToolBinary.run(["run", "jobs.json", "--timeline", "/dev/full"], in: directory)
+      #expect(full.status == 1)
+      #expect(full.errors == "ownedops: can't write /dev/full: No space left on device\n")
+    #endif
+  }
+
   @Test func theGraphIsDrawn() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

@@ -21,6 +21,11 @@ struct RunEndTests {
     "trap '' TERM; sleep 300 & echo $! > pids; echo $$ >> pids; \(action); wait; sleep 300"
   }
 
+  #if os(Linux)
+    /// Starts a process that leaves the group of its job.
+    private let escape = "setsid sh -c 'echo $$ >> pids; touch escaped; exec sleep 300' & while [ ! -e escaped ]; do :; done"
+  #endif
+
   @Test func anOwnerEndsWhenItsFileGoesWithItsWholeProcessTree() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -72,15 +77,16 @@ struct RunEndTests {
     #expect(!directory.contains("ran"))
   }
 
-  @Test func interruptingLeavesNoProcess() async throws {
+  @Test(arguments: [("INT", SIGINT), ("TERM", SIGTERM), ("HUP", SIGHUP)])
+  func interruptingLeavesNoProcess(name: String, number: Int32) async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
     let json = """
-      {"jobs":[{"name":"tree","command":\(quoted(deafTree(then: "kill -INT $PPID")))},
+      {"jobs":[{"name":"tree","command":\(quoted(deafTree(then: "kill -\(name) $PPID")))},
                {"name":"pending","after":["tree"],"command":["touch","ran"]}]}
       """
     let outcome = try await ToolBinary.run(["run", "-", "--grace=100ms"], in: directory, input: json)
-    #expect(outcome.status == 130)
+    #expect(outcome.status == 128 + number)
     #expect(outcome.output.contains("cancelled tree: interrupted"))
     #expect(outcome.output.hasSuffix("0 succeeded, 0 failed, 2 cancelled\n"))
     #expect(!directory.contains("ran"))
@@ -104,8 +110,7 @@ struct RunEndTests {
     var line = "sleep 300 & echo $! > pids"
     var count = 1
     #if os(Linux)
-      // One that leaves the group, too.
-      line += "; setsid sh -c 'echo $$ >> pids; touch escaped; exec sleep 300' & while [ ! -e escaped ]; do :; done"
+      line += "; \(escape)"
       count = 2
     #endif
     let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
@@ -116,29 +121,46 @@ struct RunEndTests {
   @Test func killingTheToolItselfLeavesNoProcess() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    // The shell and its child hold the pipe until they are gone.
+    // The shell and what it has started hold the pipe until they are gone.
     let pipe = try ListeningPipe("pipe", in: directory)
-    let line = "exec 9>pipe; " + deafTree(then: "echo begun >&9; kill -KILL $PPID")
+    var end = "echo begun >&9; kill -KILL $PPID"
+    var count = 2
+    #if os(Linux)
+      end = "\(escape); \(end)"
+      count = 3
+    #endif
+    let line = "exec 9>pipe; " + deafTree(then: end)
     let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
     #expect(outcome.status == -SIGKILL)
-    #expect(directory.processes(in: "pids").count == 2)
+    #expect(directory.processes(in: "pids").count == count)
     // The guard needs a moment, however long the machine takes; the suite's limit ends a wait in vain.
     #expect(await pipe.readToEnd() == "begun\n")
   }
 
-  @Test func picturesOfARunShowCancellations() async throws {
+  @Test func picturesOfARunShowCancellationsWhenTheyCame() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
     let json = """
-      {"owners":[{"name":"o<1>"}],"jobs":[{"name":"bad","owner":"o<1>","command":["false"]},
-      {"name":"next","after":["bad"],"command":["true"]}]}
+      {"owners":[{"name":"o<1>"}],"jobs":[{"name":"bad","owner":"o<1>","command":["false"],"priority":"high"},
+      {"name":"next","after":["bad"],"command":["true"]},{"name":"free","command":["true"]}]}
       """
-    let outcome = try await ToolBinary.run(["run", "-", "--timeline=t.svg", "--trace=t.json"], in: directory, input: json)
+    let outcome = try await ToolBinary.run(["run", "-", "-k", "-j", "1", "--timeline=t.svg", "--trace=t.json"], in: directory, input: json)
     #expect(outcome.status == 1)
     let trace = try JSONSerialization.jsonObject(with: Data(directory.read("t.json").utf8)) as? [String: Any]
-    let outcomes = (trace?["traceEvents"] as? [[String: Any]] ?? []).compactMap { ($0["args"] as? [String: Any])?["outcome"] as? String }
-    #expect(outcomes == ["failed", "cancelled"])
-    #expect(directory.read("t.svg").contains("next, run: cancelled"))
+    var outcomes: [String: String] = [:]
+    var begins: [String: Double] = [:]
+    var ends: [String: Double] = [:]
+    for event in trace?["traceEvents"] as? [[String: Any]] ?? [] {
+      guard let name = event["name"] as? String, let arguments = event["args"] as? [String: Any] else { continue }
+      outcomes[name] = arguments["outcome"] as? String
+      begins[name] = event["ts"] as? Double
+      ends[name] = (event["ts"] as? Double).map { $0 + (event["dur"] as? Double ?? 0) }
+    }
+    #expect(outcomes["bad"] == "failed" && outcomes["next"] == "cancelled" && outcomes["free"] == "succeeded")
+    // Not at the end of all, when it is printed.
+    let cancelled = try #require(begins["next"])
+    #expect(try cancelled >= #require(ends["bad"]) && cancelled < #require(ends["free"]))
+    #expect(directory.read("t.svg").contains("next, run: cancelled, never ran"))
     #expect(directory.read("t.svg").contains("o&lt;1&gt;"))
   }
 }

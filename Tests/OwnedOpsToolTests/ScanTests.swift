@@ -124,19 +124,31 @@ struct ScanTests {
     #expect(answer.counts.directories == 31)
   }
 
-  @Test(.enabled(if: geteuid() != 0, "root can read everything"))
+  /// What runs the executable as somebody who can't read everything: nothing but itself, unless that is root. Nil: root can't be left.
+  private static let unprivileged: String? = {
+    guard geteuid() == 0 else { return "exec" }
+    let line = "exec setpriv --reuid=65534 --regid=65534 --clear-groups"
+    let probe = try? TemporaryDirectory()
+    defer { probe?.remove() }
+    guard let probe else { return nil }
+    let status = try? Child(["/bin/sh", "-c", "\(line) \"$0\" --version", ToolBinary.url.path], in: probe).waitForStatus()
+    return status == 0 ? line : nil
+  }()
+
+  @Test(.enabled(if: unprivileged != nil, "root can read everything"))
   func whatCannotBeReadIsReportedAndNotFatal() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    for name in ["locked/x", "a", "b", "secret"] { try directory.write(name, "same") }
-    chmod(directory.path + "/locked", 0)
-    chmod(directory.path + "/secret", 0)
-    let outcome = try await ToolBinary.run(["scan"], in: directory)
-    chmod(directory.path + "/locked", 0o700)
+    for name in ["locked/x", "unsearchable/x", "a", "b", "secret"] { try directory.write(name, "same") }
+    for (name, mode) in [("", 0o755), ("/locked", 0), ("/secret", 0), ("/unsearchable", 0o444)] as [(String, mode_t)] {
+      #expect(chmod(directory.path + name, mode) == 0)
+    }
+    let outcome = try await ToolBinary.shell("\(try #require(Self.unprivileged)) \"$OWNEDOPS\" scan", in: directory)
+    for name in ["/locked", "/unsearchable"] { chmod(directory.path + name, 0o700) }
     #expect(outcome.status == 0)
     #expect(outcome.output.contains("  ./a\n  ./b\n"))
-    #expect(outcome.errors.contains("can't read ./locked: Permission denied"))
-    #expect(outcome.errors.contains("can't read ./secret: Permission denied"))
+    #expect(outcome.output.contains("3 unreadable entries"))
+    for name in ["locked", "unsearchable/x", "secret"] { #expect(outcome.errors.contains("can't read ./\(name): Permission denied")) }
   }
 
   @Test func aFileThatVanishesOrChangesAfterItsListingIsNotFatal() throws {
@@ -233,6 +245,30 @@ struct ScanTests {
     // Nothing ran at the end, so that the first of each of two places could have been under way, and no more.
     #expect(dispatch.underWayAtEnd == 2)
     #expect(dispatch.startedAfterEnd == owned.cancelled - 2)
+  }
+
+  @Test func aPictureShowsWhoseJobsNeverRanAndWhenTheyWereCancelled() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for number in 0..<20 { for name in ["x", "y"] { try directory.write("d\(number)/\(name)", "content \(number % 9)") } }
+    let recorder = JobRecorder()
+    let session = Self.session(directory, { OwnedEngine(root: $0, workers: 2) }, recorder: recorder)
+    var stages = 0
+    session.run { _ in
+      stages += 1
+      if stages == 2 { session.end() }
+    }
+    let record = recorder.record
+    let cancelled = record.events.filter { $0.outcome == .cancelled }
+    #expect(cancelled.allSatisfy { $0.lane == nil && $0.start == record.instants.first?.time })
+    #expect(cancelled.reduce(0) { $0 + $1.count } == session.counts.cancelled)
+    #expect(cancelled.first { $0.owner == "d7" && $0.name == "fingerprint" }?.count == 1)
+    #expect(record.events.count { $0.outcome == .succeeded && $0.name == "list" } == 21)
+    let picture = TimelinePicture(record).svg
+    #expect(picture.contains("never ran") && picture.contains("owners ended"))
+    // Twelve rows: more owners than these are one.
+    #expect(picture.components(separatedBy: "cancelled, never ran").count == 13)
+    #expect(picture.contains(" others</text>"))
   }
 
   @Test func aStartUnderWayAtTheEndIsToldFromOneAfterIt() throws {
@@ -372,11 +408,12 @@ struct ScanTests {
   }
 
   private static func session<Engine: ScanEngine>(
-    _ directory: TemporaryDirectory, _ make: (OwnerLifetime) -> Engine, didBegin: (@Sendable (Int) -> Void)? = nil
+    _ directory: TemporaryDirectory, _ make: (OwnerLifetime) -> Engine, recorder: JobRecorder? = nil,
+    didBegin: (@Sendable (Int) -> Void)? = nil
   ) -> Harness<Engine> {
     let lifetime = OwnerLifetime(name: "test")
     let root = DirectoryNode(root: Array(directory.path.utf8), lifetime: lifetime)
-    return Harness(scan: ScanSession(make(lifetime), ScanOptions(), recorder: nil, didBegin: didBegin), roots: [root])
+    return Harness(scan: ScanSession(make(lifetime), ScanOptions(), recorder: recorder, didBegin: didBegin), roots: [root])
   }
 }
 

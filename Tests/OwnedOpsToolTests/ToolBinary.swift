@@ -172,3 +172,8 @@ enum Processes {
     return !status[end...].dropFirst(2).hasPrefix("Z")
   }
 }
+
+/// Whether the tests and the executable were built with a sanitizer, which is slow and keeps memory on purpose.
+enum Sanitizer {
+  static let isActive = dlsym(nil, "__asan_init") != nil || dlsym(nil, "__tsan_init") != nil
+}

@@ -21,9 +21,9 @@ enum GraphCommand {
   /// Jobs in a box for each owner.
   static func dot(_ file: RunFile) -> String {
     var text = "digraph jobs {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n"
-    for (place, owner) in file.owners.enumerated() {
+    for (place, (owner, jobs)) in zip(file.owners, file.jobsByOwner).enumerated() {
       text += "  subgraph cluster_\(place) {\n    label=\(quoted(owner.name));\n"
-      for (job, specification) in file.jobs.enumerated() where specification.owner == place { text += "    j\(job);\n" }
+      for job in jobs { text += "    j\(job);\n" }
       text += "  }\n"
     }
     for (place, job) in file.jobs.enumerated() {
@@ -36,9 +36,9 @@ enum GraphCommand {
   static func mermaid(_ file: RunFile) -> String {
     var text = "flowchart LR\n"
     func node(_ place: Int) -> String { "j\(place)[\"\(escaped(file.jobs[place].name))\"]" }
-    for (place, owner) in file.owners.enumerated() {
+    for (place, (owner, jobs)) in zip(file.owners, file.jobsByOwner).enumerated() {
       text += "  subgraph o\(place)[\"\(escaped(owner.name))\"]\n"
-      for job in file.jobs.indices where file.jobs[job].owner == place { text += "    \(node(job))\n" }
+      for job in jobs { text += "    \(node(job))\n" }
       text += "  end\n"
     }
     for (place, job) in file.jobs.enumerated() {
@@ -73,5 +73,16 @@ enum GraphCommand {
 
   private static func escaped(_ text: String) -> String {
     TimelinePicture.escaped(text).replacingOccurrences(of: "\n", with: " ").replacingOccurrences(of: "#", with: "#35;")
+  }
+}
+
+extension RunFile {
+  /// The places of each owner's jobs, in the order of the file.
+  fileprivate var jobsByOwner: [[Int]] {
+    var result = Array(repeating: [Int](), count: owners.count)
+    for (place, job) in jobs.enumerated() {
+      if let owner = job.owner { result[owner].append(place) }
+    }
+    return result
   }
 }

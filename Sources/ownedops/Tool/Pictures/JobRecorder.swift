@@ -20,6 +20,13 @@ final class JobRecorder: Sendable {
     let start: Double
     let end: Double
     let outcome: Outcome
+    /// How many jobs it stands for.
+    var count = 1
+  }
+
+  fileprivate struct Kind: Hashable {
+    let name: String
+    let owner: String
   }
 
   struct Record: Sendable {
@@ -27,6 +34,8 @@ final class JobRecorder: Sendable {
     /// Instants worth a line: an owner's end.
     var instants: [(name: String, time: Double)] = []
     fileprivate var freeLanes: [Bool] = []
+    /// Jobs that were announced and have not ended.
+    fileprivate var expected: [Kind: Int] = [:]
   }
 
   private let origin = DispatchTime.now().uptimeNanoseconds
@@ -34,7 +43,12 @@ final class JobRecorder: Sendable {
 
   var record: Record { state.withLock { $0 } }
 
-  private var now: Double { Double(DispatchTime.now().uptimeNanoseconds - origin) / 1e9 }
+  var now: Double { Double(DispatchTime.now().uptimeNanoseconds - origin) / 1e9 }
+
+  /// Announces a job, for ``cancelExpected()``.
+  func expect(name: String, owner: String) {
+    state.withLock { $0.expected[Kind(name: name, owner: owner), default: 0] += 1 }
+  }
 
   func begin() -> Mark {
     state.withLock { state in
@@ -47,15 +61,30 @@ final class JobRecorder: Sendable {
   func end(_ mark: Mark, name: String, owner: String, outcome: Outcome) {
     state.withLock { state in
       state.freeLanes[mark.lane] = true
+      state.expected[Kind(name: name, owner: owner)]? -= 1
       state.events.append(Event(name: name, owner: owner, lane: mark.lane, start: mark.start, end: now, outcome: outcome))
     }
   }
 
   /// For a job that never ran.
-  func cancelled(name: String, owner: String) {
+  /// - Parameter time: when it was cancelled; now, if that isn't known.
+  func cancelled(name: String, owner: String, at time: Double?) {
     state.withLock { state in
-      let now = now
-      state.events.append(Event(name: name, owner: owner, lane: nil, start: now, end: now, outcome: .cancelled))
+      let time = time ?? now
+      state.events.append(Event(name: name, owner: owner, lane: nil, start: time, end: time, outcome: .cancelled))
+    }
+  }
+
+  /// What was announced and has not run was cancelled at the last instant that was marked. To be called when nothing runs any more.
+  func cancelExpected() {
+    state.withLock { state in
+      let time = state.instants.last?.time ?? now
+      let kinds = state.expected.filter { $0.value > 0 }.sorted { ($0.key.owner, $0.key.name) < ($1.key.owner, $1.key.name) }
+      for (kind, count) in kinds {
+        state.events.append(
+          Event(name: kind.name, owner: kind.owner, lane: nil, start: time, end: time, outcome: .cancelled, count: count))
+      }
+      state.expected = [:]
     }
   }
 
@@ -79,9 +108,16 @@ struct PictureOptions: Sendable {
   /// Nil if no picture is wanted.
   var recorder: JobRecorder? { timeline == nil && trace == nil ? nil : JobRecorder() }
 
-  func write(_ recorder: JobRecorder?) throws(UsageError) {
-    guard let record = recorder?.record else { return }
-    if let timeline { try RawFile.create(timeline, TimelinePicture(record).svg) }
-    if let trace { try RawFile.create(trace, TraceDocument(record).json) }
+  /// - Returns: false if one could not be written, which has been said.
+  func write(_ recorder: JobRecorder?) -> Bool {
+    guard let record = recorder?.record else { return true }
+    do throws(UsageError) {
+      if let timeline { try RawFile.create(timeline, TimelinePicture(record).svg) }
+      if let trace { try RawFile.create(trace, TraceDocument(record).json) }
+      return true
+    } catch {
+      Console.shared.note("ownedops: \(error)")
+      return false
+    }
   }
 }

@@ -14,9 +14,10 @@ struct TraceDocument {
       lines.append("{\"ph\":\"M\",\"pid\":1,\"tid\":\(lane),\"name\":\"thread_name\",\"args\":{\"name\":\"\(name)\"}}")
     }
     for event in record.events {
+      let count = event.count > 1 ? ",\"jobs\":\(event.count)" : ""
       let common =
         "\"pid\":1,\"tid\":\(event.lane ?? lanes),\"name\":\(Self.quoted(event.name)),\"cat\":\(Self.quoted(event.owner)),"
-        + "\"ts\":\(microseconds(event.start)),\"args\":{\"owner\":\(Self.quoted(event.owner)),\"outcome\":\"\(event.outcome.rawValue)\"}"
+        + "\"ts\":\(microseconds(event.start)),\"args\":{\"owner\":\(Self.quoted(event.owner)),\"outcome\":\"\(event.outcome.rawValue)\"\(count)}"
       if event.lane == nil {
         lines.append("{\"ph\":\"i\",\"s\":\"t\",\(common)}")
       } else {

@@ -15,6 +15,8 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
     var isStopping = false
     var result: Result?
     var wasRefused = false
+    /// On the recorder's clock, if there is one.
+    var cancellationTime: Double?
   }
 
   let job: RunFile.Job
@@ -39,12 +41,15 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
   /// Whether it never began, though its turn came.
   var wasRefused: Bool { course.withLock { $0.wasRefused } }
 
+  var cancellationTime: Double? { course.withLock { $0.cancellationTime } }
+
   override func run() async throws {
     defer { session.didEnd(self) }
     if let reason = session.reasonNotToStart {
       course.withLock { course in
         course.result = .cancelled(reason)
         course.wasRefused = true
+        course.cancellationTime = session.recorder?.now
       }
       throw CancellationError()
     }
@@ -117,13 +122,17 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
   override func didCancel(_ reason: CancellationReason) {
     let group = course.withLock { course in
       course.isStopping = true
+      course.cancellationTime = session.recorder?.now
       return course.group
     }
     if let group { terminate(group) }
   }
 
   private func terminate(_ group: pid_t) {
-    ProcessGroup.signal(group, SIGTERM)
+    // Not once the group is known to have gone: its number may be another's by then.
+    course.withLock { course in
+      if course.group == group { ProcessGroup.signal(group, SIGTERM) }
+    }
     DispatchQueue.global().asyncAfter(deadline: .now() + session.grace.inSeconds) { [weak self] in
       self?.kill(group)
     }

@@ -63,9 +63,9 @@ enum RunCommand {
       DispatchQueue.global(qos: .userInitiated).async { session.interrupt(again: count > 1) }
     }
     let summary = session.run()
-    try options.pictures.write(session.recorder)
+    let hasPictures = options.pictures.write(session.recorder)
     Console.shared.write(summary.line)
     if let status = interruption.exitStatus { return status }
-    return summary.failed.isEmpty && summary.cancelled == 0 && summary.logFailures == 0 ? Tool.ExitStatus.success : Tool.ExitStatus.failure
+    return summary.isSuccess && hasPictures ? Tool.ExitStatus.success : Tool.ExitStatus.failure
   }
 }

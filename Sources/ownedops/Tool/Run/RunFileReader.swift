@@ -52,7 +52,7 @@ struct RunFileReader {
       }
       return .process(pid_t(process))
     }
-    if let path = try fields.text("fileRemoved") { return .fileRemoved(path) }
+    if let path = try fields.path("fileRemoved") { return .fileRemoved(path) }
     return try fields.duration("after").map { .after($0) }
   }
 
@@ -69,13 +69,18 @@ struct RunFileReader {
       dependencies.append(try fields.texts("after") ?? [])
       jobs.append(try job(name, fields))
     }
+    // The last job that has been made to follow each, so that none does twice.
+    var followers = Array(repeating: -1, count: jobs.count)
     for (place, names) in dependencies.enumerated() where !names.isEmpty {
       var after: [Int] = []
+      after.reserveCapacity(names.count)
       for name in names {
         guard let target = jobPlaces[name] else {
           throw UsageError("job \"\(jobs[place].name)\": there is no job \"\(name)\" to come after\(suggestion(name, jobPlaces))")
         }
-        if !after.contains(target) { after.append(target) }
+        guard followers[target] != place else { continue }
+        followers[target] = place
+        after.append(target)
       }
       jobs[place].after = after
     }
@@ -101,7 +106,7 @@ struct RunFileReader {
       }
       job.priority = known
     }
-    job.command.directory = try fields.text("directory")
+    job.command.directory = try fields.path("directory")
     job.command.environment = try fields.textMap("environment") ?? [:]
     job.timeout = try fields.duration("timeout")
     if let timeout = job.timeout, timeout <= .zero { throw fields.error("\"timeout\" must be longer than nothing") }
@@ -143,6 +148,13 @@ private struct Fields {
     guard let value = fields[key] else { return nil }
     guard let text = value as? String else { throw error("\"\(key)\" is not a text: \"...\"") }
     return text
+  }
+
+  /// What the system would cut off at the first NUL, or take for the current directory, is no path.
+  func path(_ key: String) throws(UsageError) -> String? {
+    guard let path = try text(key) else { return nil }
+    guard !path.isEmpty, !path.utf8.contains(0) else { throw error("\"\(key)\" is no path: it is empty or holds a NUL character") }
+    return path
   }
 
   func texts(_ key: String) throws(UsageError) -> [String]? {

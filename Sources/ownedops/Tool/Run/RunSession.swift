@@ -210,7 +210,7 @@ final class RunSession: Sendable {
         summary.cancelled += 1
         // What had begun has been shown.
         if operation.result == nil || operation.wasRefused {
-          recorder?.cancelled(name: operation.job.name, owner: ownerName(of: operation.job))
+          recorder?.cancelled(name: operation.job.name, owner: ownerName(of: operation.job), at: operation.cancellationTime)
           summary.neverBegun += 1
           if summary.neverBegun <= Self.mostCancelledShown { text += Self.line(operation.job.name, result, nil) }
         }
@@ -230,6 +230,8 @@ struct RunSummary: Sendable {
   var cancelled = 0
   var neverBegun = 0
   var logFailures = 0
+
+  var isSuccess: Bool { failed.isEmpty && cancelled == 0 && logFailures == 0 }
 
   var line: String {
     var line = "\(Shown.count(succeeded)) succeeded, \(Shown.count(failed.count)) failed, \(Shown.count(cancelled)) cancelled"

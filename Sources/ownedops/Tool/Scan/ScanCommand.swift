@@ -51,9 +51,9 @@ enum ScanCommand {
     } else {
       result.write(to: console, options, reason: reason)
     }
-    try options.pictures.write(recorder)
+    let hasPictures = options.pictures.write(recorder)
     if reason != nil, let status = interruption.exitStatus { return status }
-    return Tool.ExitStatus.success
+    return hasPictures ? Tool.ExitStatus.success : Tool.ExitStatus.failure
   }
 }
 

@@ -38,6 +38,7 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
     engine.waitUntilFinished()
     let tally = census.tally
     announce("listed \(Shown.count(tally.files, "file")) in \(Shown.count(tally.directories, "directory", plural: "directories"))")
+    defer { recorder?.cancelExpected() }
     guard !meter.shouldStop else { return }
     compare(announce)
     engine.waitUntilFinished()
@@ -58,16 +59,19 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
   private func job(
     _ kind: String, _ owner: DirectoryNode, priority: Operation.QueuePriority, _ body: @escaping @Sendable () -> Void
   ) -> Engine.Job {
-    engine.makeJob(owner: owner, priority: priority) { [meter, recorder] in
+    let label = recorder.map { recorder in
+      let label = (owner.line.prefix(2).last?.name ?? owner.name).escapedName
+      recorder.expect(name: kind, owner: label)
+      return label
+    }
+    return engine.makeJob(owner: owner, priority: priority) { [meter, recorder] in
       let isLate = meter.begin()
       defer { meter.returned(late: isLate) }
       // What has been begun too late, on an engine that does that, at least does nothing.
       guard !meter.shouldStop else { return }
       let mark = recorder?.begin()
       body()
-      if let mark {
-        recorder?.end(mark, name: kind, owner: (owner.line.prefix(2).last?.name ?? owner.name).escapedName, outcome: .succeeded)
-      }
+      if let mark, let label { recorder?.end(mark, name: kind, owner: label, outcome: meter.shouldStop ? .cancelled : .succeeded) }
       if !meter.shouldStop { meter.complete() }
     }
   }
