@@ -119,7 +119,7 @@ final class DependencyCell: Sendable {
       swap(&formerEntries, &entries)
       swap(&formerSentinels, &sentinels)
     }
-    formerEntries.forEach { operations.append($0) }
+    formerEntries.append(to: &operations)
     for sentinel in formerSentinels.values { sentinel.disarm() }
   }
 

@@ -32,17 +32,18 @@ struct DependencyList {
     return others.firstIndex { $0.operation === operation }.map { $0 + 1 }
   }
 
-  func forEach(_ body: (Operation) -> Void) {
-    if let operation = first?.operation { body(operation) }
+  /// Appends the operations that have not been removed.
+  func append(to operations: inout [Operation]) {
+    if let operation = first?.operation { operations.append(operation) }
     for entry in others {
-      if let operation = entry.operation { body(operation) }
+      if let operation = entry.operation { operations.append(operation) }
     }
   }
 
   var operations: [Operation] {
     var operations: [Operation] = []
     operations.reserveCapacity(count)
-    forEach { operations.append($0) }
+    append(to: &operations)
     return operations
   }
 
