@@ -25,10 +25,11 @@ public final class OwnedBlockOperation: OwnedOperation, @unchecked Sendable {  /
   public override func perform() throws { try takeBody()?() }
 
   private func takeBody() -> (@Sendable () throws -> Void)? {
-    lock.withLock {
-      defer { body = nil }
-      return body
-    }
+    var taken: (@Sendable () throws -> Void)?
+    lock.lock()
+    swap(&taken, &body)
+    lock.unlock()
+    return taken
   }
 
   override func releaseWork() { _ = takeBody() }

@@ -13,13 +13,16 @@ extension OwnedOperation {
   // MARK: As a dependent
 
   final func insertDependency(_ dependency: Operation) {
+    var isFirst = false
     let cell = lock.withLock { () -> DependencyCell in
       if let dependencyCell { return dependencyCell }
+      isFirst = true
       let new = DependencyCell(self)
       dependencyCell = new
       return new
     }
-    guard !cell.contains(dependency) else { return }
+    // What another thread adds at the same time is seen when it comes to inserting.
+    guard isFirst || !cell.contains(dependency) else { return }
     let owned = dependency as? OwnedOperation
     guard !dependency.isFinished else {
       _ = changeDependencies(of: cell) { cell.insert(dependency, isAwaited: false) }
@@ -66,8 +69,13 @@ extension OwnedOperation {
   }
 
   /// Changes the list and tells observers. Runs under the operation's lock if there are any, so that changes are recorded in order.
+  @inline(__always)
   private func changeDependencies(of cell: DependencyCell, _ body: () -> Bool) -> Bool {
-    guard load().contains(.isObserved) else { return body() }
+    load().contains(.isObserved) ? changeObservedDependencies(of: cell, body) : body()
+  }
+
+  @inline(never)
+  private func changeObservedDependencies(of cell: DependencyCell, _ body: () -> Bool) -> Bool {
     let former = cell.operations
     let announced: ObservedKeys = announceDependencyChange(from: former)
     let isChanged = lock.withLock {
@@ -81,6 +89,7 @@ extension OwnedOperation {
     return isChanged
   }
 
+  @inline(__always)
   private func changeDependencyCount(by amount: Int) {
     let change = update { word in Self.word(word, withDependencyCountChangedBy: amount) }
     if let change { react(to: change) }

@@ -192,6 +192,7 @@ public final class OwnerScopedQueue: Sendable {
     while looksLeft > 0, !hint.flags.contains(.somebodyWaits) {
       let hasWork = !hint.flags.isEmpty
       if hasWork, !worker.profitsFromSeveral { return }
+      worker.noteWait()
       Pause.spin(Self.lingeringPause)
       looksLeft = hasWork ? min(looksLeft, Self.gatheringLooks) - 1 : looksLeft - 1
     }

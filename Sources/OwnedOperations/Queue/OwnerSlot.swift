@@ -101,7 +101,8 @@ final class OwnerSlot: LifetimeMember {
 /// To leave may mean to let go of the last reference to a lifetime, or to other pending work of the owner, whose hooks and deinits are the user's code. So
 /// it is done after unlocking.
 final class SlotDepartures {
-  var slots: [OwnerSlot] = []
+  /// The lock makes its accesses exclusive.
+  @exclusivity(unchecked) var slots: [OwnerSlot] = []
 
   static func complete(_ slots: [OwnerSlot]) {
     for slot in slots { slot.lifetime?.leave(slot) }

@@ -35,17 +35,17 @@ final class WorkBatch: Sendable {
   let nodeStack = NodeStack()
   private let cursor = Atomic<UInt64>(0)
 
-  // Guarded by the queue's lock.
+  // Guarded by the queue's lock, which makes their accesses exclusive.
   /// Where the records are.
-  nonisolated(unsafe) private var source: UnsafeMutablePointer<Work>
-  nonisolated(unsafe) private var borrowed: (chunk: WorkList.ChunkPointer, lane: Unmanaged<Lane>)?
-  nonisolated(unsafe) private(set) var count = 0
-  nonisolated(unsafe) private var settled = 0
+  @exclusivity(unchecked) nonisolated(unsafe) private var source: UnsafeMutablePointer<Work>
+  @exclusivity(unchecked) nonisolated(unsafe) private var borrowed: (chunk: WorkList.ChunkPointer, lane: Unmanaged<Lane>)?
+  @exclusivity(unchecked) nonisolated(unsafe) private(set) var count = 0
+  @exclusivity(unchecked) nonisolated(unsafe) private var settled = 0
   /// Of the first record that is not settled.
-  nonisolated(unsafe) private var settledNodes = 0
-  nonisolated(unsafe) private(set) var level = 0
+  @exclusivity(unchecked) nonisolated(unsafe) private var settledNodes = 0
+  @exclusivity(unchecked) nonisolated(unsafe) private(set) var level = 0
   /// Whether, when `settle` was called last, the work of the record that was not over had begun and was not counted: a job or a node of a graph, not an operation.
-  nonisolated(unsafe) private(set) var isRunning = false
+  @exclusivity(unchecked) nonisolated(unsafe) private(set) var isRunning = false
 
   init() {
     source = records

@@ -44,6 +44,8 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   private(set) var lastBatchWasSmall = false
   /// The last batch was of one record by rule, not for lack of others. Written under the lock.
   var takesOne = false
+  /// When the last batch ended, if the worker has not waited since: the next one starts then.
+  private var lastEnd: UInt64?
   /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
   private(set) var lastRecordTime: UInt64?
   /// Whose work runs. It executes, so the slot is there.
@@ -152,12 +154,14 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   func run() {
     if let barrier {
       self.barrier = nil
+      lastEnd = nil
       barrier()
       return
     }
     let level = batch.level
     lastRecordTime = nil
-    let start = DispatchTime.now().uptimeNanoseconds
+    let start = lastEnd ?? DispatchTime.now().uptimeNanoseconds
+    lastEnd = nil
     batchStart = start
     var count: UInt64 = 0
     var held = HeldOwner()
@@ -171,7 +175,9 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     held.letGo()
     lastBatchWasSmall = count < 8
     guard count > 0 else { return }
-    let each = (DispatchTime.now().uptimeNanoseconds - start) / count
+    let end = DispatchTime.now().uptimeNanoseconds
+    lastEnd = end
+    let each = (end - start) / count
     lastRecordTime = each
     batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
   }
@@ -257,7 +263,11 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     #endif
   }
 
+  /// The worker has waited for work.
+  func noteWait() { lastEnd = nil }
+
   func beginDrain() {
+    lastEnd = nil
     #if !canImport(Darwin)
       var own = clockid_t()
       clock = pthread_getcpuclockid(pthread_self(), &own) == 0 ? own : nil
