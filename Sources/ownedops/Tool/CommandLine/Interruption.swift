@@ -15,6 +15,7 @@ final class Interruption: Sendable {
     sigemptyset(&signals)
     for number in Self.signals { sigaddset(&signals, number) }
     pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+    let registrations = DispatchGroup()
     for number in Self.signals {
       // One that is ignored from outside (nohup) stays so.
       if number == SIGHUP, Self.isIgnored(SIGHUP) { continue }
@@ -28,9 +29,13 @@ final class Interruption: Sendable {
         }
         handler(number, count)
       }
+      registrations.enter()
+      source.setRegistrationHandler { registrations.leave() }
       source.resume()
       sources.withLock { $0.append(source) }
     }
+    // Until then they would be lost, and the first job may send one.
+    registrations.wait()
   }
 
   /// The status that a shell expects after the signal; nil if there was none.
