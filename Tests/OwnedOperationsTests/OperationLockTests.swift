@@ -17,16 +17,16 @@ struct OperationLockTests {
   }
 
   /// Has finished, and says so to Foundation by the only door.
-  private final class Finished: Operation, @unchecked Sendable {
+  private final class Finished: Operation, @unchecked Sendable {  // stores nothing
     override var isFinished: Bool { true }
   }
 
-  private final class Custom: OwnedOperation, @unchecked Sendable {
+  private final class Custom: OwnedOperation, @unchecked Sendable {  // stores nothing
     override var isReady: Bool { super.isReady }
     override func perform() {}
   }
 
-  private final class Asynchronous: OwnedOperation, @unchecked Sendable {
+  private final class Asynchronous: OwnedOperation, @unchecked Sendable {  // stores nothing
     override var isAsynchronous: Bool { true }
     override func perform() {}
   }

@@ -9,7 +9,7 @@ final class OwnerSlot: LifetimeMember {
   private let queue: QueueReference?
   /// Valid until `isRemoved`.
   var stage: Stage { unretainedStage.takeUnretainedValue() }
-  nonisolated(unsafe) let unretainedStage: Unmanaged<Stage>
+  nonisolated(unsafe) let unretainedStage: Unmanaged<Stage>  // constant; used under the lock
 
   /// Retained.
   private typealias Lanes = (Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?)

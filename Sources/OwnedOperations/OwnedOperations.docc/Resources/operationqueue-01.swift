@@ -1,6 +1,6 @@
 import Foundation
 
-final class Download: Operation, @unchecked Sendable {
+final class Download: Operation, @unchecked Sendable {  // stores nothing
   override func main() {
     guard !isCancelled else { return }
     print("downloading")

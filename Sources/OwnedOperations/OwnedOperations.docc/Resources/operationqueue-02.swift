@@ -1,7 +1,7 @@
 import Foundation
 import OwnedOperations
 
-final class Download: Operation, @unchecked Sendable {
+final class Download: Operation, @unchecked Sendable {  // stores nothing
   override func main() {
     guard !isCancelled else { return }
     print("downloading")

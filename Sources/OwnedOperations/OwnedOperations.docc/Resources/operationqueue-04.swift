@@ -1,7 +1,7 @@
 import Foundation
 import OwnedOperations
 
-final class Download: OwnedOperation, @unchecked Sendable {
+final class Download: OwnedOperation, @unchecked Sendable {  // stores nothing
   override func perform() throws {
     throw URLError(.notConnectedToInternet)
   }

@@ -1,7 +1,7 @@
 import Foundation
 import OwnedOperations
 
-final class Download: OwnedAsyncOperation, @unchecked Sendable {
+final class Download: OwnedAsyncOperation, @unchecked Sendable {  // stores nothing
   override func run() async throws {
     try await Task.sleep(for: .seconds(3600))
   }
