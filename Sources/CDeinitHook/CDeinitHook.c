@@ -4,6 +4,8 @@
 
 #include "CDeinitHook.h"
 
+_Thread_local void *cdh_thread_slots[8];
+
 #if !defined(__APPLE__)
 
 // Exported by the Swift runtime (libswiftCore).

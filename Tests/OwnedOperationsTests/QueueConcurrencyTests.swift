@@ -37,7 +37,7 @@ import Testing
     for _ in 0..<1_000 { queue.async(lifetime: .forTests) {} }
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}  // all who came to work have left
-    #expect(queue.lock.withLock { queue.state.activeWorkers.isEmpty && queue.state.arriving == 0 })
+    #expect(queue.lock.withLock { queue.state.workers.active.isEmpty && queue.state.arriving == 0 })
     // The monitor looks for the last time.
     let hasLooked = DispatchSemaphore(value: 0)
     OwnerScopedQueue.monitorQueue.asyncAfter(deadline: .now() + .milliseconds(50)) { hasLooked.signal() }

@@ -10,6 +10,12 @@ static inline void cdh_pause(void) {
 #endif
 }
 
+/// What each thread carries along: a pointer for each purpose, null at first.
+extern _Thread_local void *_Nullable cdh_thread_slots[8];
+
+static inline void *_Nullable cdh_thread_slot(int index) { return cdh_thread_slots[index]; }
+static inline void cdh_set_thread_slot(int index, void *_Nullable value) { cdh_thread_slots[index] = value; }
+
 #if !defined(__APPLE__)
 
 #include <stddef.h>

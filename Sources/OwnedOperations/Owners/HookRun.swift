@@ -1,36 +1,23 @@
-#if canImport(Glibc)
-  import Glibc
-#elseif canImport(Musl)
-  import Musl
-#elseif canImport(Darwin)
-  import Darwin
-#endif
-
 /// Runs hooks on the thread that ends an owner, and keeps ends that nest in hooks from nesting too deep.
 ///
 /// A hook may end another owner, whose hook ends the next, and so on: a line of a million owners would need a
 /// million frames on the stack. Up to `depthLimit` they nest, so that `end()` has its hooks run when it returns; beyond, they wait for the outermost.
 final class HookRun {
   private static let depthLimit = 32
-  private static let key: pthread_key_t = {
-    var key = pthread_key_t()
-    pthread_key_create(&key, nil)
-    return key
-  }()
 
   private var depth = 0
   private var waiting: [() -> Void] = []
 
   static func perform(_ body: @escaping () -> Void) {
-    if let outer = pthread_getspecific(key) {
-      Unmanaged<HookRun>.fromOpaque(outer).takeUnretainedValue().nest(body)
+    if let outermost = ThreadSlot.hookRun.object(HookRun.self) {
+      outermost.nest(body)
       return
     }
     let run = HookRun()
-    pthread_setspecific(key, Unmanaged.passUnretained(run).toOpaque())
-    run.nest(body)
-    run.performWaiting()
-    pthread_setspecific(key, nil)
+    ThreadSlot.hookRun.with(run) {
+      run.nest(body)
+      run.performWaiting()
+    }
   }
 
   private func nest(_ body: @escaping () -> Void) {

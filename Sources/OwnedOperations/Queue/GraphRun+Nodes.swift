@@ -160,7 +160,7 @@ extension GraphRun {
     for owner in owners where cancellations[owner].load(ordering: .relaxed) == 0 {
       cancellations[owner].store(reason.rawValue, ordering: .releasing)
     }
-    for worker in queue.state.activeWorkers where !worker.batch.nodeStack.isEmpty { queue.state.takeBatchBack(from: worker) }
+    for worker in queue.state.workers.active where !worker.batch.nodeStack.isEmpty { queue.state.takeBatchBack(from: worker) }
     queue.unlockAndFollowUp()
     cancelListed(otherwise: reason, on: queue)
   }

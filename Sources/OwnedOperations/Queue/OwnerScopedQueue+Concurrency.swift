@@ -176,7 +176,7 @@ private final class TurnExecutor: TaskExecutor {
     let job = UnownedJob(job)
     let executor = asUnownedTaskExecutor()
     dispatchQueue.async { [self] in
-      Worker.withCurrentQueue(queue) { job.runSynchronously(on: executor) }
+      ThreadSlot.queue.with(queue) { job.runSynchronously(on: executor) }
     }
   }
 }

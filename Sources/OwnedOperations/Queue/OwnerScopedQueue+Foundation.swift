@@ -170,7 +170,7 @@ extension OwnerScopedQueue {
       guard !isMain else { return }
       lock.withLock {
         state.name = newValue ?? ""
-        state.discardIdleWorkers()
+        state.discardRestingWorkers()
       }
     }
   }
@@ -182,7 +182,7 @@ extension OwnerScopedQueue {
       guard !isMain else { return }
       lock.withLock {
         state.qualityOfService = newValue
-        state.discardIdleWorkers()
+        state.discardRestingWorkers()
       }
     }
   }
@@ -195,7 +195,7 @@ extension OwnerScopedQueue {
       let isEmpty = lock.withLock {
         guard state.unfinished == 0 else { return false }
         state.underlyingQueue = newValue
-        state.discardIdleWorkers()
+        state.discardRestingWorkers()
         return true
       }
       precondition(isEmpty, "\(self): the queue must be empty when its underlying queue is changed; wait for its operations first")
@@ -212,7 +212,7 @@ extension OwnerScopedQueue {
   /// How many operations and jobs have not finished. Barriers don't count.
   public var operationCount: Int {
     lock.lock()
-    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+    for worker in state.workers.active { state.settle(worker, isWorker: false) }
     let count = state.unfinished - state.unfinishedBarriers
     unlockAndFollowUp()
     return count

@@ -156,7 +156,7 @@ extension OwnerScopedQueue {
   /// How many operations and jobs of the owner have not finished.
   public func operationCount(ownedBy lifetime: OwnerLifetime) -> Int {
     lock.lock()
-    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+    for worker in state.workers.active { state.settle(worker, isWorker: false) }
     let count = state.unfinished(ownedBy: lifetime)
     unlockAndFollowUp()
     return count
@@ -196,7 +196,7 @@ extension OwnerScopedQueue {
   /// Workers count what they have done batch by batch. The last of an owner's work must not have to wait for that of others in the same batch.
   private func prepareToWait(for lifetime: OwnerLifetime?) {
     if lifetime != nil { state.takeBatchesBack() }
-    for worker in state.activeWorkers { state.settle(worker, isWorker: false) }
+    for worker in state.workers.active { state.settle(worker, isWorker: false) }
   }
 
   // MARK: Settings

@@ -65,6 +65,7 @@ public final class OwnerScopedQueue: Sendable {
     for stage in state.stages { state.garbage += stage.removeAllSlots() }
     SlotDepartures.complete(state.departures.slots)
     for run in state.runs.values { run.queueIsGone() }
+    state.workers.discardResting()
     hint.deallocate()
   }
 
@@ -100,6 +101,12 @@ public final class OwnerScopedQueue: Sendable {
     }
     state.statistics.enqueued += 1
     state.unfinished += 1
+    if state.isIdle, !slot._withUnsafeGuaranteedRef({ $0.isHeld(state.ownerLimit) }) {
+      let worker = state.handOver(work, of: slot, level: level, self)
+      lock.unlock()
+      worker.dispatch()
+      return
+    }
     let place = state.lastStage._withUnsafeGuaranteedRef {
       $0.add(to: slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
     }
@@ -151,26 +158,21 @@ public final class OwnerScopedQueue: Sendable {
     hint.flags = flags
   }
 
-  func drain(_ worker: Worker) {
+  /// - Returns: whether no other worker is active.
+  func drain(_ worker: Worker) -> Bool {
+    var isLast = false
     worker.becomeCurrent {
-      lock.lock()
-      state.arriving -= 1
       worker.beginDrain()
       let deadline = worker.isGuest ? DispatchTime.now().uptimeNanoseconds + Worker.guestTime : .max
+      if worker.hasWork { run(worker) } else { lock.lock() }
+      state.arrive(worker)
       while state.take(for: worker, self) {
-        let isBarrier = worker.barrier != nil
         unlockAndFollowUp()
-        worker.run()
-        lingerForWork(after: worker)
-        lock.lock()
-        state.takeBatchBack(from: worker)
-        state.settle(worker, isWorker: true)
-        if let time = worker.lastRecordTime { state.measured(time) }
-        if isBarrier { finishBarrier() }
+        run(worker)
         if deadline != .max, DispatchTime.now().uptimeNanoseconds > deadline, state.hasWork {
           // Others want to use this underlying queue, too.
           worker.endDrain()
-          state.arriving += 1
+          state.setArriving(worker)
           unlockAndFollowUp()
           worker.dispatch()
           return
@@ -178,9 +180,24 @@ public final class OwnerScopedQueue: Sendable {
       }
       worker.endDrain()
       state.leave(worker)
+      isLast = state.workers.activeCount == 0
       unlockAndFollowUp()
     }
     examineWatched()
+    return isLast
+  }
+
+  /// Runs what the worker has been given, and returns with the lock, all of it counted.
+  @inline(__always)
+  private func run(_ worker: Worker) {
+    let isBarrier = worker.barrier != nil
+    worker.run()
+    lingerForWork(after: worker)
+    lock.lock()
+    state.takeBatchBack(from: worker)
+    state.settle(worker, isWorker: true)
+    if let time = worker.lastRecordTime { state.measured(time) }
+    if isBarrier { finishBarrier() }
   }
 
   /// A worker that keeps up with those who add work finds a record or two each time it looks, and would spend its time, and theirs, on the lock and on leaving and being

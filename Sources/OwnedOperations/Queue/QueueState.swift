@@ -15,6 +15,11 @@ import Foundation
 /// asks again. A worker leaves in the same hold of the lock in which it found nothing to take. So ready work always has a worker that is
 /// awake or on its way, and no wake-up is lost.
 ///
+/// Handover: a job that is added to an idle queue (no worker, nothing ready) doesn't go through the ready lists, but into the batch of the worker that is sent for, which begins it when it
+/// arrives without having taken the lock. Until then that worker counts as on its way, and whoever finds more ready work takes the batch back first (`endHandover`). Who wins
+/// the batch's cursor decides: if the record had begun, the worker has arrived, and another may be due; if not, it is ready work again, in its place by
+/// priority and order, and the worker finds its batch empty and looks here. So a handed job waits for nothing and holds up nobody.
+///
 /// Slots: an explicit limit counts workers that are not blocked in a wait of ours, and asynchronous operations. Without a limit there is a slot per processor, and one more for each worker
 /// that is blocked in a wait of ours or that the monitor found not to be using its processor. There is no end to workers that are blocked in a wait of ours: what they wait for
 /// may be in this queue, behind any number of others that wait. Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of them.
@@ -22,60 +27,64 @@ import Foundation
 /// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
 /// have a deinit of the user's, so records are released after unlocking.
 struct QueueState: ~Copyable {
-  /// Never empty. Work is taken from the first and added to the last.
-  private(set) var stages: ContiguousArray<Stage>
+  // First what every addition touches, so that it shares a few cache lines.
+
   /// The first and the last of `stages`, for those who must not count references.
   private(set) var firstStage: Unmanaged<Stage>
   private(set) var lastStage: Unmanaged<Stage>
-  var pool = ChunkPool()
-  var isSuspended = false
   /// `Int.max` without a limit.
   var limit: Int
   var ownerLimit = Int.max
+  var workers = WorkerSet()
+  /// Those of the active workers that have not looked for work yet.
+  var arriving = 0
+  /// The worker that was given work before it was dispatched, until it takes the lock.
+  var handover: Unmanaged<Worker>?
+  /// Active, and blocked in a wait that we know of.
+  var waiting = 0
+  /// Active, and found by the monitor not to be using its processor.
+  var stuck = 0
+  /// Asynchronous operations that execute without a worker.
+  var detached = 0
+  /// How long a record has taken lately, in nanoseconds.
+  var recordTime = Self.unknownTime
+  var waits = WaitList()
+  var isSuspended = false
+  var isBarrierRunning = false
+  var isMonitored = false
   var fairness = OwnerFairness.firstComeFirstServed
-  var suspendedOwners: Set<OwnerID> = []
-  var name: String
-  var qualityOfService: QualityOfService
-  var progress: Progress?
-
   /// Pending and executing work of all stages, barriers included.
   var unfinished = 0
-  var unfinishedBarriers = 0
-  var isBarrierRunning = false
   var statistics = OwnerScopedQueue.Statistics()
-  /// Operations that have finished after their work had begun.
-  var endedOperations = 0
-  var waits = WaitList()
-  var operations = OperationRegistry()
+
+  /// Never empty. Work is taken from the first and added to the last.
+  private(set) var stages: ContiguousArray<Stage>
+  var pool = ChunkPool()
+  /// Of `waiting`, those whose wait is over and who need a slot to go on, in order: the queue would have them exceed its limit otherwise, and a serial queue
+  /// would not be serial.
+  var returning: [DispatchSemaphore] = []
+  /// What is to be released after unlocking.
+  var garbage: [TakenWork] = []
+  let departures = SlotDepartures()
   /// Runs of graphs that have not finished.
   var runs: [ObjectIdentifier: GraphRun] = [:]
+  var operations = OperationRegistry()
+  /// Operations that have finished after their work had begun.
+  var endedOperations = 0
+  var suspendedOwners: Set<OwnerID> = []
+  var unfinishedBarriers = 0
   /// Operations whose own `isReady` holds them back.
   var watched: [OwnedOperation] = []
   var isExaminationScheduled = false
   /// When to look for changed priorities of plain operations again, in nanoseconds.
   var nextLookAtPriorities: UInt64 = 0
-  /// What is to be released after unlocking.
-  var garbage: [TakenWork] = []
-  let departures = SlotDepartures()
+  var name: String
+  var qualityOfService: QualityOfService
+  var progress: Progress?
   var underlyingQueue: DispatchQueue?
   var facade: OperationQueueFacade?
   /// Counts changes of what workers are made from; a worker of an older make is not used again.
   var workerMake = 0
-
-  // Workers. `active` have been dispatched and have not left; `arriving` of them have not looked for work yet.
-  var idleWorkers: [Worker] = []
-  var activeWorkers: [Worker] = []
-  var arriving = 0
-  /// Active, and blocked in a wait that we know of.
-  var waiting = 0
-  /// Of those, the ones whose wait is over and who need a slot to go on, in order: the queue would have them exceed its limit otherwise, and a serial queue
-  /// would not be serial.
-  var returning: [DispatchSemaphore] = []
-  /// Active, and found by the monitor not to be using its processor.
-  var stuck = 0
-  /// Asynchronous operations that execute without a worker.
-  var detached = 0
-  var isMonitored = false
 
   init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
     let stage = Stage(fairness: .firstComeFirstServed, departures: departures)
@@ -88,41 +97,9 @@ struct QueueState: ~Copyable {
     self.underlyingQueue = underlyingQueue
   }
 
-  /// How long a record has taken lately, in nanoseconds.
-  var recordTime = Self.unknownTime
-
-  // MARK: Workers
-
-  static let unknownTime = UInt64(UInt32.max)
-  /// Sending for a worker costs whoever adds work, and the worker, several microseconds.
-  private static let leastWorkForWorker: UInt64 = 20_000
-
-  /// Whether the ready work is worth another worker, or will sooner be done by one who is awake and looks again when it has finished its batch.
-  private var isWorthWorker: Bool {
-    if activeWorkers.count - waiting - stuck <= 0 { return true }
-    return UInt64(firstStage._withUnsafeGuaranteedRef { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
-  }
-
-  /// One measurement more. What takes longer is believed at once, what takes less bit by bit.
-  mutating func measured(_ time: UInt64) {
-    let time = min(time, Self.unknownTime)
-    recordTime = recordTime == Self.unknownTime ? time : max(time, (recordTime * 3 + time) / 4)
-  }
-
-  static let processors = max(2, ProcessInfo.processInfo.activeProcessorCount)
-  /// Not counting those that are blocked in a wait of ours.
-  static let mostWorkers = 192
-  static let mostUnlimitedWorkers = 64
-
-  /// Whether one more than `others` workers may take work.
-  func hasSlot(beside others: Int) -> Bool {
-    if limit != .max, others - waiting + detached >= limit { return false }
-    return others - waiting - stuck < Self.processors
-  }
-
   /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active than the limit allows by now.
   var chainsYield: Bool {
-    !suspendedOwners.isEmpty || fairness == .roundRobin || limit != .max && activeWorkers.count - waiting + detached > limit
+    !suspendedOwners.isEmpty || fairness == .roundRobin || limit != .max && workers.activeCount - waiting + detached > limit
   }
 
   var hasWork: Bool {
@@ -134,87 +111,22 @@ struct QueueState: ~Copyable {
     !isBarrierRunning && firstStage._withUnsafeGuaranteedRef { $0.isClosed && $0.unfinished == 0 && $0.executing == 0 }
   }
 
-  /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
-  mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
-    guard arriving == 0, returning.isEmpty, hasWork else { return nil }
-    guard isWorthWorker else {
-      // The work may turn out to take longer than that of late.
-      monitor(queue)
-      return nil
-    }
-    let most = limit == .max ? Self.mostUnlimitedWorkers : Self.mostWorkers
-    guard hasSlot(beside: activeWorkers.count), activeWorkers.count - waiting < most else {
-      monitor(queue)
-      return nil
-    }
-    let worker = idleWorkers.popLast() ?? makeWorker(queue)
-    worker.place = activeWorkers.count
-    activeWorkers.append(worker)
-    arriving += 1
-    return worker
-  }
-
-  /// Has the monitor look soon: work was left behind for lack of a slot, or a worker took more than it can begin at once.
-  mutating func monitor(_ queue: OwnerScopedQueue) {
-    guard !isMonitored else { return }
-    isMonitored = true
-    queue.scheduleLookAtWorkers()
-  }
-
-  private func makeWorker(_ queue: OwnerScopedQueue) -> Worker {
-    Worker(queue: queue, underlyingQueue: underlyingQueue, name: name, qualityOfService: qualityOfService, make: workerMake)
-  }
-
-  /// What workers are made from has changed.
-  mutating func discardIdleWorkers() {
-    workerMake += 1
-    idleWorkers = []
-  }
-
-  mutating func leave(_ worker: Worker) {
-    let last = activeWorkers.removeLast()
-    if last !== worker {
-      activeWorkers[worker.place] = last
-      last.place = worker.place
-    }
-    setStuck(worker, false)
-    if worker.make == workerMake, idleWorkers.count < Self.mostUnlimitedWorkers { idleWorkers.append(worker) }
-  }
-
-  /// A worker that is blocked in a wait of ours is counted as such, and not as stuck.
-  mutating func setStuck(_ worker: Worker, _ isStuck: Bool) {
-    guard worker.isStuck != isStuck else { return }
-    worker.isStuck = isStuck
-    stuck += isStuck ? 1 : -1
-  }
-
-  /// Whether a worker whose wait is over may go on. Work that has begun goes on under any limit, if need be alone.
-  var mayReturn: Bool { limit == .max || activeWorkers.count - waiting + detached < max(1, limit) }
-
-  /// Those who may go on, to be woken after unlocking.
-  mutating func admitReturning() -> [DispatchSemaphore] {
-    var admitted = 0
-    while admitted < returning.count, mayReturn {
-      waiting -= 1
-      admitted += 1
-    }
-    defer { returning.removeFirst(admitted) }
-    return Array(returning.prefix(admitted))
-  }
-
   // MARK: Taking
 
   /// With a limit of several, no worker takes work in advance: were it then to block, younger work could take all the slots that are left, and wait for that older work in vain.
   /// (With a limit of one nobody else takes work; without a limit, what was taken in advance gets a slot of its own in the end.)
   private var keepsOrder: Bool { limit != .max && limit > 1 }
 
+  /// Whether workers take one record at a time by rule.
+  var takesOne: Bool { ownerLimit != .max || waits.hasOwners || keepsOrder }
+
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
   mutating func take(for worker: Worker, _ queue: OwnerScopedQueue) -> Bool {
-    guard !isSuspended, returning.isEmpty, hasSlot(beside: activeWorkers.count - 1) else { return false }
+    guard !isSuspended, returning.isEmpty, hasSlot(beside: workers.activeCount - 1) else { return false }
     while true {
       let level = firstStage._withUnsafeGuaranteedRef { stage -> Int? in
         guard stage.readyLevels != 0 else { return nil }
-        worker.takesOne = ownerLimit != .max || waits.hasOwners || keepsOrder
+        worker.takesOne = takesOne
         let most = worker.takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
         return stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
@@ -296,7 +208,7 @@ struct QueueState: ~Copyable {
 
   /// Takes back what workers have not begun: from now on it starts under the rules as they are now.
   mutating func takeBatchesBack() {
-    for worker in activeWorkers where worker.batch.hasRest { takeBatchBack(from: worker) }
+    for worker in workers.active where worker.batch.hasRest { takeBatchBack(from: worker) }
   }
 
   /// See `Stage.noteDead`.

@@ -15,11 +15,10 @@
 final class Stage {
   static let levelCount = 5
 
-  /// To run when everything in this stage has finished.
-  var barrier: (@Sendable () -> Void)?
-  /// The stage ends with a barrier, cancelled or not.
-  var isClosed = false
+  // First what every addition touches.
 
+  /// The slot that was used last, if it is still in the table.
+  private var lastSlot: (lifetime: Unmanaged<OwnerLifetime>?, slot: Unmanaged<OwnerSlot>)?
   /// Pending, taken and executing work of this stage, operations that wait for dependencies included.
   private(set) var unfinished = 0
   /// Records in the hands of workers, and operations that execute without one.
@@ -29,12 +28,15 @@ final class Stage {
   var readyLevels: UInt32 = 0
   private(set) var fairness: OwnerFairness
 
+  /// The stage ends with a barrier, cancelled or not.
+  var isClosed = false
+  /// To run when everything in this stage has finished.
+  var barrier: (@Sendable () -> Void)?
+
   /// One for each level.
   let rings = UnsafeMutablePointer<ReadyRing>.allocate(capacity: levelCount)
   private var slots = SlotTable()
   private var ownerlessSlot: OwnerSlot?
-  /// The slot that was used last, if it is still in the table.
-  private var lastSlot: (lifetime: Unmanaged<OwnerLifetime>?, slot: Unmanaged<OwnerSlot>)?
   private var sweepThreshold = 64
   /// For each level, how many records have died since the last sweep, and how many may.
   var deadRecords = [Int](repeating: 0, count: levelCount)
@@ -124,6 +126,18 @@ final class Stage {
   }
 
   // MARK: Adding
+
+  /// Counts a record in that goes to a worker at once.
+  @inline(__always)
+  func addTaken(of slot: Unmanaged<OwnerSlot>, level: Int) -> Unmanaged<Lane> {
+    unfinished += 1
+    executing += 1
+    return slot._withUnsafeGuaranteedRef { slot in
+      slot.unfinished += 1
+      slot.executing += 1
+      return slot.unretainedLane(at: level)
+    }
+  }
 
   /// Counts work in that can't start yet: an operation with unfinished dependencies.
   func addBlocked(_ slot: OwnerSlot, count: Int = 1) {

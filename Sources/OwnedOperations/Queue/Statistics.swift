@@ -51,7 +51,7 @@ extension OwnerScopedQueue {
     let refused = refusedJobs.value
     // Those that begin from now on belong to the next snapshot. (Those that end can't: that takes the lock.)
     var executing = begunOperations.value - state.endedOperations + (state.isBarrierRunning ? 1 : 0)
-    for worker in state.activeWorkers {
+    for worker in state.workers.active {
       state.settle(worker, isWorker: false)
       if worker.batch.isRunning { executing += 1 }
     }

@@ -4,17 +4,17 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// - The worker fills the batch under the queue's lock, when it is empty, and publishes it by storing `cursor` = (0, count).
+/// - The worker, or for a handover whoever sends for it, fills the batch under the queue's lock, when it is empty, and publishes it by storing `cursor` = (0, count).
 /// - A record is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other workers or
 ///   because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each record.
-/// - `progress[i]` is written by the worker as record i goes on, in one store each (releasing), so that who counts sees either the one or the other: whether the work has begun
+/// - An entry's `progress` is written by the worker as the record goes on, in one store each (releasing), so that who counts sees either the one or the other: whether the work has begun
 ///   that the record stands for, and how many nodes of a graph are over that it led to. A record that is found to be skipped never has begun. (Operations are counted elsewhere.)
 /// - The records lie in the batch's own memory; or, if all are of one lane and side by side there, they stay in the lane's chunk, which
 ///   the batch borrows until the worker settles (`source`, `borrowed`). Copying them under the lock would have the lock wait for each cache line that
 ///   whoever added them has written.
-/// - `results[i]` is written by the worker when record i is over, before it moves the cursor on (releasing). So who loads the
+/// - An entry's `result` is written by the worker when the record is over, before it moves the cursor on (releasing). So who loads the
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
-/// - `lanes`, `source`, `borrowed`, `count`, `level` and `settled` change under the lock only. Records that are not begun are moved out under the lock only.
+/// - The entries' lanes, `source`, `borrowed`, `count`, `level` and `settled` change under the lock only. Records that are not begun are moved out under the lock only.
 final class WorkBatch: Sendable {
   static let capacity = 128
   /// Fewer records than this are copied, so that those of other lanes can join them.
@@ -26,11 +26,16 @@ final class WorkBatch: Sendable {
     case countsItself
   }
 
+  /// What there is to know of a record. Side by side, because a batch is often of one record, for which each cache line counts.
+  private struct Entry: ~Copyable {
+    let lane: Unmanaged<Lane>
+    /// Twice the number of graph nodes that the record has led to that are over and succeeded, plus 1 while a job, or a node, runs.
+    let progress = Atomic<Int>(0)
+    var result = Result.skipped
+  }
+
   nonisolated(unsafe) private let records = UnsafeMutablePointer<Work>.allocate(capacity: capacity)
-  nonisolated(unsafe) private let lanes = UnsafeMutablePointer<Unmanaged<Lane>>.allocate(capacity: capacity)
-  nonisolated(unsafe) private let results = UnsafeMutablePointer<Result>.allocate(capacity: capacity)
-  /// For each record, twice the number of graph nodes it has led to that are over and succeeded, plus 1 while a job, or a node, runs. Zeroed when the batch is published.
-  nonisolated(unsafe) private let progress = UnsafeMutablePointer<Atomic<Int>>.allocate(capacity: capacity)
+  nonisolated(unsafe) private let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
   /// What a node of a graph has led to and the worker has not begun.
   let nodeStack = NodeStack()
   private let cursor = Atomic<UInt64>(0)
@@ -49,15 +54,12 @@ final class WorkBatch: Sendable {
 
   init() {
     source = records
-    for index in 0..<Self.capacity { (progress + index).initialize(to: Atomic(0)) }
   }
 
   deinit {
     // A worker only goes with an empty batch.
     records.deallocate()
-    lanes.deallocate()
-    results.deallocate()
-    progress.deallocate()
+    entries.deallocate()
   }
 
   private static func split(_ cursor: UInt64) -> (next: Int, end: Int) { (Int(cursor & 0xFFFF_FFFF), Int(cursor >> 32)) }
@@ -70,24 +72,34 @@ final class WorkBatch: Sendable {
     let run = lane.work.borrowFirst(limit, pool: &pool)
     source = run.records
     borrowed = (run.chunk, .passUnretained(lane))
-    lanes.update(repeating: .passUnretained(lane), count: run.count)
-    count = run.count
+    addEntries(run.count, of: .passUnretained(lane))
     return run.count
   }
 
   /// Moves up to `limit` records of the lane to the end of the batch, which has not been published.
   func fill(from lane: Lane, limit: Int, pool: inout ChunkPool) -> Int {
     let moved = lane.work.moveFirst(limit, to: records + count, pool: &pool)
-    (lanes + count).update(repeating: .passUnretained(lane), count: moved)
-    count += moved
+    addEntries(moved, of: .passUnretained(lane))
     return moved
+  }
+
+  /// The only record. The batch must be empty.
+  @inline(__always)
+  func fill(_ work: consuming Work, of lane: Unmanaged<Lane>) {
+    records.initialize(to: work)
+    addEntries(1, of: lane)
+  }
+
+  @inline(__always)
+  private func addEntries(_ added: Int, of lane: Unmanaged<Lane>) {
+    for index in count..<count + added { (entries + index).initialize(to: Entry(lane: lane)) }
+    count += added
   }
 
   func publish(level: Int) {
     self.level = level
     settled = 0
     settledNodes = 0
-    for index in 0..<count { progress[index].store(0, ordering: .relaxed) }
     cursor.store(Self.join(next: 0, end: count), ordering: .releasing)
   }
 
@@ -122,22 +134,22 @@ final class WorkBatch: Sendable {
     let (next, _) = Self.split(cursor.load(ordering: .acquiring))
     let over = isWorker ? next : next - 1
     while settled < over {
-      let lane = lanes[settled]
+      let lane = entries[settled].lane
       var tally = Tally()
       repeat {
-        tally.nodes += progress[settled].load(ordering: .relaxed) >> 1 - settledNodes
-        tally.add(results[settled])
+        tally.nodes += entries[settled].progress.load(ordering: .relaxed) >> 1 - settledNodes
+        tally.add(entries[settled].result)
         settled += 1
         settledNodes = 0
-      } while settled < over && lanes[settled].toOpaque() == lane.toOpaque()
+      } while settled < over && entries[settled].lane.toOpaque() == lane.toOpaque()
       lane._withUnsafeGuaranteedRef { body($0, tally) }
     }
     isRunning = false
     if settled < next {
-      let progress = progress[settled].load(ordering: .acquiring)
+      let progress = entries[settled].progress.load(ordering: .acquiring)
       let nodes = progress >> 1
       isRunning = progress & 1 != 0
-      if nodes > settledNodes { lanes[settled]._withUnsafeGuaranteedRef { body($0, Tally(nodes: nodes - settledNodes)) } }
+      if nodes > settledNodes { entries[settled].lane._withUnsafeGuaranteedRef { body($0, Tally(nodes: nodes - settledNodes)) } }
       settledNodes = nodes
     }
     if isWorker {
@@ -174,9 +186,9 @@ final class WorkBatch: Sendable {
       count = next
       var runEnd = end
       while runEnd > next {
-        let lane = lanes[runEnd - 1]
+        let lane = entries[runEnd - 1].lane
         var runStart = runEnd - 1
-        while runStart > next, lanes[runStart - 1].toOpaque() == lane.toOpaque() { runStart -= 1 }
+        while runStart > next, entries[runStart - 1].lane.toOpaque() == lane.toOpaque() { runStart -= 1 }
         body(source + runStart, runEnd - runStart, lane.takeUnretainedValue())
         runEnd = runStart
       }
@@ -188,7 +200,7 @@ final class WorkBatch: Sendable {
   var position: UInt64 {
     let cursor = cursor.load(ordering: .relaxed)
     let (next, _) = Self.split(cursor)
-    return next == 0 ? cursor : cursor ^ UInt64(progress[next - 1].load(ordering: .relaxed)) << 8
+    return next == 0 ? cursor : cursor ^ UInt64(entries[next - 1].progress.load(ordering: .relaxed)) << 8
   }
 
   // MARK: On the worker's thread
@@ -202,13 +214,13 @@ final class WorkBatch: Sendable {
       guard next < end else { return nil }
       let attempt = cursor.weakCompareExchange(
         expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
-      if attempt.exchanged { return (next, (source + next).move(), lanes[next]) }
+      if attempt.exchanged { return (next, (source + next).move(), entries[next].lane) }
       current = attempt.original
     }
   }
 
   @inline(__always)
-  func setResult(_ result: Result, at index: Int) { results[index] = result }
+  func setResult(_ result: Result, at index: Int) { entries[index].result = result }
 
   /// The job of the record that runs begins now, or another node of a graph.
   /// - Parameter nodesOver: how many nodes the record has led to that are over and succeeded.
@@ -221,7 +233,7 @@ final class WorkBatch: Sendable {
 
   @inline(__always)
   private func setProgress(_ new: Int) {
-    progress[Self.split(cursor.load(ordering: .relaxed)).next - 1].store(new, ordering: .releasing)
+    entries[Self.split(cursor.load(ordering: .relaxed)).next - 1].progress.store(new, ordering: .releasing)
   }
 
   /// Whether something is left to begin. A hint.

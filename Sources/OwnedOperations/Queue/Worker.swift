@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 #if canImport(Glibc)
   import Glibc
@@ -10,14 +11,15 @@ import Foundation
 
 /// A thread's worth of running a queue's work: dispatched to GCD when there is work, drains it in batches, leaves when there is none.
 ///
-/// Worker objects are reused; threads are GCD's (but see `WorkerThreads`), and none is kept. Each worker has a serial GCD queue of its own, because GCD
+/// Worker objects are reused; threads are GCD's (but see `WorkerThreads`), and go when there is no work (but see `WorkerParking`). Each worker has a serial GCD queue of its own, because GCD
 /// gives serial queues a thread at once even while all threads of the concurrent pool are blocked.
-final class Worker: @unchecked Sendable, BlockingObserver {
+final class Worker: BlockingObserver, @unchecked Sendable {
   // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
 
   let batch = WorkBatch()
   private let hint: QueueHint
   private let dispatchQueue: DispatchQueue
+  let parking = WorkerParking()
   /// Made once, because GCD has to copy other closures to the heap each time.
   private lazy var drain = makeDrain()
   private unowned(unsafe) let queue: OwnerScopedQueue  // a worker runs only while a drain holds the queue
@@ -25,6 +27,8 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   // Guarded by the queue's lock.
   /// Position among the active workers.
   var place = 0
+  /// Has been dispatched, and has neither begun what it was given nor looked for work.
+  var isArriving = false
   var isStuck = false
   /// Blocked in a wait of ours.
   var isWaiting = false
@@ -32,9 +36,11 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   var serial: UInt64 = 0
   var lastSeen = Sighting()
   var barrier: (@Sendable () -> Void)?
+
   #if !canImport(Darwin)
-    /// The clock of the thread's processor time, while the worker drains.
-    var clock: clockid_t?
+    /// The clock of the thread's processor time while the worker drains, 0 otherwise. Set by the thread before it begins anything, and cleared under the queue's lock, so the
+    /// thread is there as long as the lock is held.
+    private let clock = Atomic<clockid_t>(0)
   #endif
 
   // Of the draining thread.
@@ -79,8 +85,10 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     dispatchQueue = underlyingQueue ?? DispatchQueue(label: name, qos: qualityOfService.dispatchQoS)
   }
 
+  /// Called by whoever the queue has told to: once, until the worker has left again.
   func dispatch() {
     _ = Unmanaged.passRetained(queue)  // until the drain is over
+    if parking.call() { return }
     isFromPool = !isGuest && WorkerThreads.takeFromPool()
     if isGuest || isFromPool || !WorkerThreads.runOnThreadOfItsOwn(drain) { dispatchQueue.async(execute: drain) }
   }
@@ -88,48 +96,37 @@ final class Worker: @unchecked Sendable, BlockingObserver {
   private func makeDrain() -> @convention(block) @Sendable () -> Void {
     { [unowned(unsafe) self] in
       let worker = self  // which the queue may let go of in its drain
-      let queue = Unmanaged.passUnretained(worker.queue).takeRetainedValue()
       let isFromPool = worker.isFromPool
-      queue.drain(worker)
+      repeat {} while worker.drainQueue() && isFromPool && worker.parking.park()
       if isFromPool { WorkerThreads.giveBackToPool() }
     }
   }
 
+  /// - Returns: whether the queue has no other worker now.
+  private func drainQueue() -> Bool {
+    parking.begin()
+    let queue = Unmanaged.passUnretained(queue).takeRetainedValue()
+    #if canImport(ObjectiveC)
+      return autoreleasepool { queue.drain(self) }
+    #else
+      return queue.drain(self)
+    #endif
+  }
+
   // MARK: The worker of this thread
 
-  private static let workerKey = makeKey()
-  private static let queueKey = makeKey()
-
-  private static func makeKey() -> pthread_key_t {
-    var key = pthread_key_t()
-    pthread_key_create(&key, nil)
-    return key
-  }
-
-  static var current: Worker? {
-    pthread_getspecific(workerKey).map { Unmanaged<Worker>.fromOpaque($0).takeUnretainedValue() }
-  }
+  static var current: Worker? { ThreadSlot.worker.object(Worker.self) }
 
   /// The queue that this thread works for.
-  static var currentQueue: OwnerScopedQueue? {
-    pthread_getspecific(queueKey).map { Unmanaged<OwnerScopedQueue>.fromOpaque($0).takeUnretainedValue() }
-  }
+  static var currentQueue: OwnerScopedQueue? { ThreadSlot.queue.object(OwnerScopedQueue.self) }
 
-  static func withCurrentQueue(_ queue: OwnerScopedQueue, _ body: () -> Void) {
-    let outer = pthread_getspecific(queueKey)
-    pthread_setspecific(queueKey, Unmanaged.passUnretained(queue).toOpaque())
-    body()
-    pthread_setspecific(queueKey, outer)
-  }
-
+  @inline(__always)
   func becomeCurrent(_ body: () -> Void) {
-    let outer = pthread_getspecific(Self.workerKey)
-    let outerObserver = BlockingRegion.observer
-    pthread_setspecific(Self.workerKey, Unmanaged.passUnretained(self).toOpaque())
-    BlockingRegion.observer = self
-    Self.withCurrentQueue(queue, body)
-    BlockingRegion.observer = outerObserver
-    pthread_setspecific(Self.workerKey, outer)
+    ThreadSlot.worker.with(self) {
+      ThreadSlot.blockingObserver.with(self) {
+        ThreadSlot.queue.with(queue, body)
+      }
+    }
   }
 
   func works(for queue: OwnerScopedQueue) -> Bool { self.queue === queue }
@@ -240,11 +237,11 @@ final class Worker: @unchecked Sendable, BlockingObserver {
 
   // MARK: Blocking
 
-  func willBlock() {
+  override func willBlock() {
     queue.workerWillBlock(self)
   }
 
-  func didUnblock() {
+  override func didUnblock() {
     hasBlockedInChain = true
     queue.workerDidUnblock(self)
   }
@@ -256,12 +253,16 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     #if canImport(Darwin)
       return nil
     #else
-      guard let clock else { return nil }
+      let clock = clock.load(ordering: .relaxed)
+      guard clock != 0 else { return nil }
       var time = timespec()
       guard clock_gettime(clock, &time) == 0 else { return nil }
       return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     #endif
   }
+
+  /// Whether there is something to run, given to the worker before it was dispatched.
+  var hasWork: Bool { batch.hasRecords || barrier != nil }
 
   /// The worker has waited for work.
   func noteWait() { lastEnd = nil }
@@ -270,13 +271,13 @@ final class Worker: @unchecked Sendable, BlockingObserver {
     lastEnd = nil
     #if !canImport(Darwin)
       var own = clockid_t()
-      clock = pthread_getcpuclockid(pthread_self(), &own) == 0 ? own : nil
+      if pthread_getcpuclockid(pthread_self(), &own) == 0 { clock.store(own, ordering: .relaxed) }
     #endif
   }
 
   func endDrain() {
     #if !canImport(Darwin)
-      clock = nil
+      clock.store(0, ordering: .relaxed)
     #endif
   }
 }

@@ -18,9 +18,9 @@ extension OwnerScopedQueue {
   private func lookAtWorkers() {
     lock.lock()
     state.isMonitored = false
-    for worker in state.activeWorkers { look(at: worker) }
-    let needsMonitor = state.stuck > 0 || state.hasWork || !state.runs.isEmpty || state.activeWorkers.contains { $0.batch.hasRest }
-    if needsMonitor, !state.activeWorkers.isEmpty { state.monitor(self) }
+    for worker in state.workers.active { look(at: worker) }
+    let needsMonitor = state.stuck > 0 || state.hasWork || !state.runs.isEmpty || state.workers.active.contains { $0.batch.hasRest }
+    if needsMonitor, !state.workers.active.isEmpty { state.monitor(self) }
     unlockAndFollowUp()
   }
 

@@ -19,13 +19,13 @@ enum WorkerThreads {
 
   /// - Returns: whether the caller may use a thread of GCD's, and has to give it back.
   static func takeFromPool() -> Bool {
-    if fromPool.add(1, ordering: .relaxed).newValue <= mostFromPool { return true }
+    if fromPool.wrappingAdd(1, ordering: .relaxed).newValue <= mostFromPool { return true }
     giveBackToPool()
     return false
   }
 
   static func giveBackToPool() {
-    fromPool.subtract(1, ordering: .relaxed)
+    fromPool.wrappingSubtract(1, ordering: .relaxed)
   }
 
   /// Runs the body on a new thread, which ends with it.

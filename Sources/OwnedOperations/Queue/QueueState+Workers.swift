@@ -1,0 +1,147 @@
+import Foundation
+
+/// How many workers a queue has, and when it sends for one. The rules stand in `QueueState`.
+extension QueueState {
+  static let unknownTime = UInt64(UInt32.max)
+  /// Sending for a worker costs whoever adds work, and the worker, several microseconds.
+  private static let leastWorkForWorker: UInt64 = 20_000
+
+  static let processors = max(2, ProcessInfo.processInfo.activeProcessorCount)
+  /// Not counting those that are blocked in a wait of ours.
+  private static let mostWorkers = 192
+  private static let mostUnlimitedWorkers = 64
+
+  /// Whether the ready work is worth another worker, or will sooner be done by one who is awake and looks again when it has finished its batch.
+  private var isWorthWorker: Bool {
+    if workers.activeCount - waiting - stuck <= 0 { return true }
+    return UInt64(firstStage._withUnsafeGuaranteedRef { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
+  }
+
+  /// One measurement more. What takes longer is believed at once, what takes less bit by bit.
+  mutating func measured(_ time: UInt64) {
+    let time = min(time, Self.unknownTime)
+    recordTime = recordTime == Self.unknownTime ? time : max(time, (recordTime * 3 + time) / 4)
+  }
+
+  /// Whether one more than `others` workers may take work.
+  func hasSlot(beside others: Int) -> Bool {
+    if limit != .max, others - waiting + detached >= limit { return false }
+    return others - waiting - stuck < Self.processors
+  }
+
+  // MARK: Sending for workers
+
+  /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
+  mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
+    guard returning.isEmpty, hasWork else { return nil }
+    if arriving > 0 {
+      endHandover()
+      guard arriving == 0 else { return nil }
+    }
+    guard isWorthWorker else {
+      // The work may turn out to take longer than that of late.
+      monitor(queue)
+      return nil
+    }
+    let most = limit == .max ? Self.mostUnlimitedWorkers : Self.mostWorkers
+    guard hasSlot(beside: workers.activeCount), workers.activeCount - waiting < most else {
+      monitor(queue)
+      return nil
+    }
+    return sendWorker(queue)
+  }
+
+  @inline(__always)
+  private mutating func sendWorker(_ queue: OwnerScopedQueue) -> Worker {
+    let worker = workers.activate {
+      Worker(queue: queue, underlyingQueue: underlyingQueue, name: name, qualityOfService: qualityOfService, make: workerMake)
+    }
+    setArriving(worker)
+    return worker
+  }
+
+  /// The worker is on its way.
+  mutating func setArriving(_ worker: Worker) {
+    worker.isArriving = true
+    arriving += 1
+  }
+
+  /// The worker is there, and has the lock.
+  mutating func arrive(_ worker: Worker) {
+    guard worker.isArriving else { return }
+    worker.isArriving = false
+    arriving -= 1
+    handover = nil
+  }
+
+  mutating func leave(_ worker: Worker) {
+    setStuck(worker, false)
+    workers.leave(worker, isKept: worker.make == workerMake)
+  }
+
+  /// What workers are made from has changed.
+  mutating func discardRestingWorkers() {
+    workerMake += 1
+    workers.discardResting()
+  }
+
+  // MARK: Handing over
+
+  /// Whether a job that is added now has nobody before it, and nobody to run it.
+  @inline(__always)
+  var isIdle: Bool {
+    workers.activeCount == 0 && !isSuspended && limit - detached > 0 && firstStage.toOpaque() == lastStage.toOpaque()
+      && firstStage._withUnsafeGuaranteedRef { $0.readyLevels == 0 }
+  }
+
+  /// Gives a job to a worker, which is to be dispatched after unlocking and to run it when it arrives, without asking the queue. Only if the queue is idle.
+  @inline(__always)
+  mutating func handOver(_ work: consuming Work, of slot: Unmanaged<OwnerSlot>, level: Int, _ queue: OwnerScopedQueue) -> Worker {
+    let worker = sendWorker(queue)
+    let lane = firstStage._withUnsafeGuaranteedRef { $0.addTaken(of: slot, level: level) }
+    worker.takesOne = takesOne
+    worker.batch.fill(work, of: lane)
+    worker.batch.publish(level: level)
+    worker.serial += 1
+    handover = .passUnretained(worker)
+    return worker
+  }
+
+  /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
+  private mutating func endHandover() {
+    guard let worker = handover?.takeUnretainedValue() else { return }
+    handover = nil
+    takeBatchBack(from: worker)
+    if worker.batch.count > 0 { arrive(worker) }
+  }
+
+  // MARK: Blocked workers
+
+  /// Has the monitor look soon: work was left behind for lack of a slot, or a worker took more than it can begin at once.
+  mutating func monitor(_ queue: OwnerScopedQueue) {
+    guard !isMonitored else { return }
+    isMonitored = true
+    queue.scheduleLookAtWorkers()
+  }
+
+  /// A worker that is blocked in a wait of ours is counted as such, and not as stuck.
+  mutating func setStuck(_ worker: Worker, _ isStuck: Bool) {
+    guard worker.isStuck != isStuck else { return }
+    worker.isStuck = isStuck
+    stuck += isStuck ? 1 : -1
+  }
+
+  /// Whether a worker whose wait is over may go on. Work that has begun goes on under any limit, if need be alone.
+  var mayReturn: Bool { limit == .max || workers.activeCount - waiting + detached < max(1, limit) }
+
+  /// Those who may go on, to be woken after unlocking.
+  mutating func admitReturning() -> [DispatchSemaphore] {
+    var admitted = 0
+    while admitted < returning.count, mayReturn {
+      waiting -= 1
+      admitted += 1
+    }
+    defer { returning.removeFirst(admitted) }
+    return Array(returning.prefix(admitted))
+  }
+}

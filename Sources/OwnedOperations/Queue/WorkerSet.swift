@@ -1,0 +1,37 @@
+/// A queue's workers: those that are active, which have been dispatched and have not left, and those that rest until they are needed again.
+/// Guarded by the queue's lock.
+struct WorkerSet {
+  private static let mostResting = 64
+  /// The active ones come first.
+  private var workers: ContiguousArray<Worker> = []
+  private(set) var activeCount = 0
+
+  var active: ArraySlice<Worker> { workers[..<activeCount] }
+
+  /// The worker to dispatch, active from now on: the one that left last, or a new one.
+  @inline(__always)
+  mutating func activate(orMake make: () -> Worker) -> Worker {
+    if activeCount == workers.count { workers.append(make()) }
+    let worker = workers[activeCount]
+    worker.place = activeCount
+    activeCount += 1
+    return worker
+  }
+
+  /// - Parameter isKept: for its next time.
+  mutating func leave(_ worker: Worker, isKept: Bool) {
+    activeCount -= 1
+    if worker.place != activeCount {
+      workers.swapAt(worker.place, activeCount)
+      workers[worker.place].place = worker.place
+    }
+    guard !isKept || workers.count - activeCount > Self.mostResting else { return }
+    workers.swapAt(activeCount, workers.count - 1)
+    workers.removeLast().parking.dismiss()
+  }
+
+  mutating func discardResting() {
+    for worker in workers[activeCount...] { worker.parking.dismiss() }
+    workers.removeLast(workers.count - activeCount)
+  }
+}

@@ -1,0 +1,140 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// A job that is added to an idle queue goes along with the worker that is sent for. Here that worker runs on a queue of GCD's that stands still until the
+/// test lets it arrive.
+@Suite struct QueueHandoverTests {
+  private func makeThreads() -> DispatchQueue { DispatchQueue(label: "threads", attributes: [.concurrent, .initiallyInactive]) }
+
+  @Test func jobIsHandedToTheWorkerOnItsWay() {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
+    queue.async(lifetime: .forTests) {}
+    let (hasHandover, isInBatch) = queue.lock.withLock {
+      (queue.state.handover != nil, queue.state.workers.active.first?.batch.hasRecords ?? false)
+    }
+    #expect(hasHandover && isInBatch)
+    #expect(queue.statistics.pending == 1)
+    threads.activate()
+    #expect(queue.becomesIdle())
+    threads.sync(flags: .barrier) {}
+    #expect(queue.lock.withLock { queue.state.handover == nil && queue.state.arriving == 0 })
+    #expect(queue.statistics.succeeded == 1)
+  }
+
+  @Test func higherPriorityComesBeforeAJobThatWasHandedOver() {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1, underlyingQueue: threads)
+    let journal = Journal<String>()
+    queue.async(lifetime: .forTests) { journal.write("first") }
+    queue.async(lifetime: .forTests) { journal.write("second") }
+    queue.async(lifetime: .forTests, priority: .veryHigh) { journal.write("urgent") }
+    threads.activate()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == ["urgent", "first", "second"])
+  }
+
+  @Test func ownerThatEndsTakesAJobBackThatWasHandedOver() {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
+    let lifetime = OwnerLifetime()
+    let isReleased = DispatchSemaphore(value: 0)
+    let farewell = Farewell { isReleased.signal() }
+    queue.async(lifetime: lifetime) { [farewell = consume farewell] in farewell.mustNotRun() }
+    lifetime.end()
+    #expect(isReleased.comes())
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.skippedForEndedOwners == 1)
+    // The worker finds nothing, and is none the worse.
+    let ran = DispatchSemaphore(value: 0)
+    queue.async(lifetime: .forTests) { ran.signal() }
+    threads.activate()
+    #expect(ran.comes())
+  }
+
+  @Test func suspendingHoldsAJobThatWasHandedOver() {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
+    let ran = DispatchSemaphore(value: 0)
+    queue.async(lifetime: .forTests) { ran.signal() }
+    queue.isSuspended = true
+    threads.activate()
+    threads.sync(flags: .barrier) {}  // the worker has come and gone
+    #expect(queue.statistics.pending == 1)
+    queue.isSuspended = false
+    #expect(ran.comes())
+  }
+
+  @Test func suspendedOwnerHoldsAJobThatWasHandedOver() {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
+    let lifetime = OwnerLifetime()
+    let ran = DispatchSemaphore(value: 0)
+    queue.async(lifetime: lifetime) { ran.signal() }
+    queue.setSuspended(true, ownedBy: lifetime)
+    threads.activate()
+    threads.sync(flags: .barrier) {}
+    #expect(queue.operationCount(ownedBy: lifetime) == 1)
+    queue.setSuspended(false, ownedBy: lifetime)
+    #expect(ran.comes())
+  }
+
+  @Test func barrierWaitsForAJobThatWasHandedOver() {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
+    let journal = Journal<String>()
+    queue.async(lifetime: .forTests) { journal.write("job") }
+    queue.addBarrierBlock { journal.write("barrier") }
+    queue.async(lifetime: .forTests) { journal.write("next") }
+    threads.activate()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == ["job", "barrier", "next"])
+  }
+
+  /// The worker runs the job without having taken the queue's lock; it counts as there all the same.
+  @Test func workThatComesWhileAHandedJobRunsGetsAWorkerOfItsOwn() {
+    let queue = OwnerScopedQueue()
+    let gate = Gate()
+    let ran = DispatchSemaphore(value: 0)
+    queue.async(lifetime: .forTests) { gate.pass() }
+    #expect(gate.hasBegun())
+    queue.async(lifetime: .forTests) { ran.signal() }
+    #expect(ran.comes())
+    gate.open()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func limitHoldsWhileAHandedJobRuns() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let gate = Gate()
+    let journal = Journal<Int>()
+    queue.async(lifetime: .forTests) {
+      gate.pass()
+      journal.write(0)
+    }
+    #expect(gate.hasBegun())
+    for number in 1...100 { queue.async(lifetime: .forTests) { journal.write(number) } }
+    let active = queue.lock.withLock { queue.state.workers.activeCount }
+    #expect(active == 1)
+    gate.open()
+    #expect(queue.becomesIdle())
+    let isInOrder = journal.entries == Array(0...100)
+    #expect(isInOrder)
+  }
+
+  @Test func jobsOfSeveralThreadsAddedToAnIdleQueueAllRunOnce() {
+    let queue = OwnerScopedQueue()
+    let ran = Counter()
+    for _ in 0..<2_000 {
+      DispatchQueue.concurrentPerform(iterations: 3) { _ in queue.async(lifetime: .forTests) { ran.add() } }
+      guard queue.becomesIdle() else {
+        Issue.record("a job was lost")
+        return
+      }
+    }
+    #expect(ran.value == 6_000)
+    #expect(queue.lock.withLock { queue.state.handover == nil && queue.state.unfinished == 0 })
+  }
+}
