@@ -13,17 +13,20 @@ extension OwnedOperation {
   // MARK: As a dependent
 
   final func insertDependency(_ dependency: Operation) {
-    var isFirst = false
-    let cell = lock.withLock { () -> DependencyCell in
-      if let dependencyCell { return dependencyCell }
-      isFirst = true
+    let (unretainedCell, isFirst) = lock.withLock { () -> (Unmanaged<DependencyCell>, Bool) in
+      if let dependencyCell { return (.passUnretained(dependencyCell), false) }
       let new = DependencyCell(self)
       dependencyCell = new
-      return new
+      return (.passUnretained(new), true)
     }
+    // It stays for as long as we do.
+    unretainedCell._withUnsafeGuaranteedRef { insertDependency(dependency, into: $0, isFirst: isFirst) }
+  }
+
+  @inline(__always)
+  private func insertDependency(_ dependency: Operation, into cell: DependencyCell, isFirst: Bool) {
     // What another thread adds at the same time is seen when it comes to inserting.
     guard isFirst || !cell.contains(dependency) else { return }
-    let owned = dependency as? OwnedOperation
     guard !dependency.isFinished else {
       _ = changeDependencies(of: cell) { cell.insert(dependency, isAwaited: false) }
       checkSuccess(of: dependency)
@@ -35,7 +38,7 @@ extension OwnedOperation {
       changeDependencyCount(by: -1)
       return
     }
-    if let owned {
+    if let owned = dependency as? OwnedOperation {
       if !owned.addDependent(cell), cell.resolve(owned) != nil { changeDependencyCount(by: -1) }
     } else {
       let sentinel = FinishSentinel(of: dependency) { Self.plainDependencyDidFinish(dependency, cell) }

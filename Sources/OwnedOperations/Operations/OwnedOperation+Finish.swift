@@ -27,13 +27,13 @@ extension OwnedOperation {
     OperationThread.run(inside: self, for: .release) { releaseWork() }
     let change = update { word in
       var new = word
-      if !word.isCancelled, !lifetime.isAlive { new.cancel(.ownerEnded) }
+      if !word.isCancelled, !isOwnerAlive { new.cancel(.ownerEnded) }
       if new.isCancelled { new.insert(.cancelClaimed) }
       new.phase = .finished
       return new
     }
     guard let change else { return }
-    lifetime.leave(self)
+    unretainedLifetime._withUnsafeGuaranteedRef { $0.leave(self) }
 
     var leftovers = Leftovers()
     lock.withLock { takeLeftovers(into: &leftovers, wasStarted: change.new.contains(.wasStarted)) }

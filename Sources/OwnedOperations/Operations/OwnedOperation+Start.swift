@@ -55,7 +55,7 @@ extension OwnedOperation {
 
   /// The start is ours; whether the work runs is decided by this one look at the lifetime.
   private func run(after change: StateChange) {
-    guard lifetime.isAlive else {
+    guard isOwnerAlive else {
       finishExecution(throwing: nil)  // which sees that the owner has ended, and cancels
       return
     }

@@ -3,6 +3,13 @@ import Synchronization
 
 /// All access to the state word. The protocol stands at `StateWord`.
 extension OwnedOperation {
+  /// The lifetime stays for as long as the operation does. To count references for each look at it would take a good part of the time that an operation costs.
+  @inline(__always)
+  final var unretainedLifetime: Unmanaged<OwnerLifetime> { .passUnretained(lifetime) }
+
+  @inline(__always)
+  final var isOwnerAlive: Bool { unretainedLifetime._withUnsafeGuaranteedRef { $0.isAlive } }
+
   @inline(__always)
   final func load() -> StateWord { StateWord(rawValue: word.load(ordering: .acquiring)) }
 
@@ -10,7 +17,7 @@ extension OwnedOperation {
   @inline(__always)
   final func settled() -> StateWord {
     let word = load()
-    if word.isFinished || word.isCancelled || lifetime.isAlive { return word }
+    if word.isFinished || word.isCancelled || isOwnerAlive { return word }
     return noteOwnerEnded()
   }
 

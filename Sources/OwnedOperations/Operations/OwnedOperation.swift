@@ -62,7 +62,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   }
 
   deinit {
-    if !load().isFinished { Unmanaged.passUnretained(lifetime)._withUnsafeGuaranteedRef { $0.leave(self) } }
+    if !load().isFinished { unretainedLifetime._withUnsafeGuaranteedRef { $0.leave(self) } }
     if let dependencyCell { ChainRelease.release(dependencyCell) }
     guard let extras else { return }
     extras.observers?.endAll()

@@ -5,8 +5,8 @@ import Foundation
 /// Each operation knows its place (`schedulerSlot`), so that finding and removing it takes constant time. Places of those that have gone stay empty until half are;
 /// then the rest move up.
 ///
-/// An entry holds its operation and its slot without the compiler's counting of references, because most steps of an operation's way through the queue look here: that
-/// would be a dozen counts up and down for each operation.
+/// An entry holds its operation without the compiler's counting of references, because most steps of an operation's way through the queue look here: that
+/// would be a dozen counts up and down for each operation. It doesn't hold its slot, which stays in its stage as long as the operation is unfinished in there.
 struct OperationRegistry: ~Copyable {
   struct Entry {
     let unretainedOperation: Unmanaged<OwnedOperation>
@@ -19,14 +19,9 @@ struct OperationRegistry: ~Copyable {
     var operation: OwnedOperation { unretainedOperation.takeUnretainedValue() }
     var slot: OwnerSlot { unretainedSlot.takeUnretainedValue() }
 
-    fileprivate init(_ operation: OwnedOperation, _ slot: OwnerSlot) {
+    fileprivate init(_ operation: OwnedOperation, _ slot: Unmanaged<OwnerSlot>) {
       unretainedOperation = .passRetained(operation)
-      unretainedSlot = .passRetained(slot)
-    }
-
-    fileprivate func release() {
-      unretainedSlot.release()
-      unretainedOperation.release()
+      unretainedSlot = slot
     }
   }
 
@@ -36,11 +31,11 @@ struct OperationRegistry: ~Copyable {
   init() {}
 
   deinit {
-    for entry in entries { entry?.release() }
+    for entry in entries { entry?.unretainedOperation.release() }
   }
 
   /// Gives the operation a place. Others may get new ones.
-  mutating func insert(_ operation: OwnedOperation, slot: OwnerSlot) -> Int {
+  mutating func insert(_ operation: OwnedOperation, slot: Unmanaged<OwnerSlot>) -> Int {
     if entries.count >= 64, count * 2 < entries.count { compact() }
     entries.append(Entry(operation, slot))
     operation.schedulerSlot = entries.count - 1
@@ -64,14 +59,14 @@ struct OperationRegistry: ~Copyable {
     set { entries[place] = newValue }
   }
 
-  /// Takes the operation out, which the caller must hold. Its slot is the caller's to release.
-  mutating func remove(_ operation: OwnedOperation) -> (entry: Entry, slot: OwnerSlot)? {
+  /// Takes the operation out, which the caller must hold.
+  mutating func remove(_ operation: OwnedOperation) -> Entry? {
     guard let place = place(of: operation), let entry = entries[place] else { return nil }
     entries[place] = nil
     count -= 1
     if count == 0 { entries.removeAll(keepingCapacity: entries.count < 4096) }
     entry.unretainedOperation.release()
-    return (entry, entry.unretainedSlot.takeRetainedValue())
+    return entry
   }
 
   private mutating func compact() {

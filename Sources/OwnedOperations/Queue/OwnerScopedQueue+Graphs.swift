@@ -141,7 +141,7 @@ extension QueueState {
     } else {
       run.markListed(number)
     }
-    slot.stage.makeReady(.graphNode(run, number), slot: slot, level: attributes.level, pool: &pool, ownerLimit: ownerLimit)
+    slot.stage.makeReady(slot: slot, level: attributes.level, pool: &pool, ownerLimit: ownerLimit).initialize(to: .graphNode(run, number))
     return true
   }
 

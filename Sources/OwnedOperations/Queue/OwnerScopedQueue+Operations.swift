@@ -34,9 +34,11 @@ extension OwnerScopedQueue: OperationScheduler {
       for case let proxy as PlainOperationProxy in scheduled { proxy.abandon() }
       throw refusal
     }
-    for case let proxy as PlainOperationProxy in scheduled where !proxy.isReadyByDependencies { watch(proxy, at: nil) }
-    // Those cancelled before have nothing to wait for, not even for a suspended queue. A worker may have come first.
-    for operation in scheduled where operation.isCancelled { _ = operation.startIfReady() }
+    for operation in scheduled {
+      if type(of: operation) == PlainOperationProxy.self, !operation.isReadyByDependencies { watch(operation, at: nil) }
+      // Those cancelled before have nothing to wait for, not even for a suspended queue. A worker may have come first.
+      if operation.isCancelled { _ = operation.startIfReady() }
+    }
   }
 
   /// One of ours, which is most usual. Costs no arrays.
@@ -77,7 +79,7 @@ extension OwnerScopedQueue: OperationScheduler {
     }
     if let refusal {
       for operation in operations.prefix(attached) {
-        if let (_, slot) = state.operations.remove(operation) { slot.stage.finish(slot) }
+        if let slot = state.operations.remove(operation)?.slot { slot.stage.finish(slot) }
         operation.detach()
       }
       lock.unlock()
@@ -108,17 +110,20 @@ extension OwnerScopedQueue: OperationScheduler {
     case .ready: isReady = true
     case .blocked: break
     }
-    let stage = state.lastStage.takeUnretainedValue()
-    let slot = slot(for: operation, in: stage)
-    stage.addBlocked(slot)
+    let slot = state.lastStage._withUnsafeGuaranteedRef { stage in
+      let owners = self.slot(for: operation, in: stage)
+      owners._withUnsafeGuaranteedRef { stage.addBlocked($0) }
+      return owners
+    }
     let place = state.operations.insert(operation, slot: slot)
     return isReady ? .ready(place) : .blocked
   }
 
   /// For an owner that is just ending, the work goes without one: it will be finished by its own lifetime.
-  private func slot(for operation: OwnedOperation, in stage: Stage) -> OwnerSlot {
-    let lifetime = operation.lifetime === ownLifetime ? nil : operation.lifetime
-    return stage.slot(for: lifetime.map(Unmanaged.passUnretained), queue: self)?.takeUnretainedValue() ?? stage.slotWithoutOwner
+  private func slot(for operation: OwnedOperation, in stage: Stage) -> Unmanaged<OwnerSlot> {
+    let lifetime = Unmanaged.passUnretained(operation.lifetime)
+    let isOwn = lifetime.toOpaque() == Unmanaged.passUnretained(ownLifetime).toOpaque()
+    return stage.slot(for: isOwn ? nil : lifetime, queue: self) ?? .passUnretained(stage.slotWithoutOwner)
   }
 
   /// Under the lock.
@@ -127,12 +132,12 @@ extension OwnerScopedQueue: OperationScheduler {
     let level = Self.level(of: entry.unretainedOperation._withUnsafeGuaranteedRef { $0.scheduledPriority })
     guard entry.levels & 1 << level == 0 else { return }
     state.operations[place].levels |= 1 << level
-    let record = Work.operation(entry.operation)
-    entry.unretainedSlot._withUnsafeGuaranteedRef { slot in
+    let record = entry.unretainedSlot._withUnsafeGuaranteedRef { slot in
       slot.unretainedStage._withUnsafeGuaranteedRef {
-        $0.makeReady(record, slot: slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
+        $0.makeReady(slot: slot, level: level, pool: &state.pool, ownerLimit: state.ownerLimit)
       }
     }
+    record.initialize(to: .operation(entry.operation))
   }
 
   // MARK: Running
@@ -144,17 +149,19 @@ extension OwnerScopedQueue: OperationScheduler {
       watch(operation, at: level)
       return
     }
-    var isStarted = false
-    if let qualityOfService = operation.explicitQualityOfService {
-      DispatchWorkItem(qos: qualityOfService.dispatchQoS, flags: .enforceQoS) { isStarted = operation.startIfReady() }.perform()
-    } else {
-      isStarted = operation.startIfReady()
-    }
+    let qualityOfService = operation.explicitQualityOfService
+    let isStarted = qualityOfService.map { start(operation, with: $0) } ?? operation.startIfReady()
     if !isStarted {
       useUp(operation, at: level)
     } else if operation.isExecuting {
       detach(operation)
     }
+  }
+
+  private func start(_ operation: OwnedOperation, with qualityOfService: QualityOfService) -> Bool {
+    var isStarted = false
+    DispatchWorkItem(qos: qualityOfService.dispatchQoS, flags: .enforceQoS) { isStarted = operation.startIfReady() }.perform()
+    return isStarted
   }
 
   /// Whether the record is the one to go by. If the priority has been changed since it was made, there is another.
@@ -203,23 +210,25 @@ extension OwnerScopedQueue: OperationScheduler {
   func operationDidFinish(_ operation: OwnedOperation) {
     lock.lock()
     if operation.didRun { state.endedOperations += 1 }
-    guard let (entry, slot) = state.operations.remove(operation) else {
+    guard let entry = state.operations.remove(operation) else {
       lock.unlock()
       return
-    }
-    slot.unretainedStage._withUnsafeGuaranteedRef { $0.finish(slot) }
-    if entry.isDetached {
-      state.detached -= 1
-      slot.stage.changeExecuting(slot, by: -1)
-    }
-    let deadRecords = entry.levels.nonzeroBitCount - (operation.didRun ? 1 : 0)
-    if deadRecords > 0 {
-      for level in 0..<Stage.levelCount where entry.levels & 1 << level != 0 { state.noteDead(1, level: level, of: slot) }
     }
     state.statistics.count(operation)
     let isProgress = state.progress != nil && (operation as? PlainOperationProxy)?.ranToItsEnd ?? operation.didRun
     state.finish(1, withoutRunning: isProgress ? 0 : 1)
-    state.afterFinish(of: slot)
+    if entry.isDetached { state.detached -= 1 }
+    let deadRecords = entry.levels.nonzeroBitCount - (operation.didRun ? 1 : 0)
+    entry.unretainedSlot._withUnsafeGuaranteedRef { slot in
+      slot.unretainedStage._withUnsafeGuaranteedRef { stage in
+        stage.finish(slot)
+        if entry.isDetached { stage.changeExecuting(slot, by: -1) }
+      }
+      if deadRecords > 0 {
+        for level in 0..<Stage.levelCount where entry.levels & 1 << level != 0 { state.noteDead(1, level: level, of: slot) }
+      }
+      state.afterFinish(of: slot)
+    }
     unlockAndFollowUp()
   }
 

@@ -156,12 +156,9 @@ final class Stage {
   }
 
   /// Work that has been counted becomes ready.
-  func makeReady(_ work: consuming Work, slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) {
-    makeReady(slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit).initialize(to: work)
-  }
-
+  /// - Returns: where the record is to be written before the lock is left.
   @inline(__always)
-  private func makeReady(slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
+  func makeReady(slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
     let isHeld = slot.isHeld(ownerLimit)
     return slot.unretainedLane(at: level)._withUnsafeGuaranteedRef { lane in
       let place = lane.work.makePlace(pool: &pool)

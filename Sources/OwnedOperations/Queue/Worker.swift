@@ -190,15 +190,19 @@ final class Worker: BlockingObserver, @unchecked Sendable {
       batch.setBegun()
       owner._withUnsafeGuaranteedRef { body($0) }
       return .succeeded
+    case .operation(let operation):
+      held.letGo()
+      queue.run(operation, at: batch.level)
+      return .countsItself
     case let work:
       held.letGo()
       return execute(work, slot)
     }
   }
 
-  private func execute(_ work: consuming Work, _ slot: OwnerSlot) -> WorkBatch.Result {
+  private func execute(_ work: Work, _ slot: OwnerSlot) -> WorkBatch.Result {
     switch work {
-    case .ownerBlock: return .skipped
+    case .ownerBlock, .operation: return .skipped  // see above
     case .block(let body):
       guard slot.mayStart else { return .skipped }
       batch.setBegun()
@@ -207,9 +211,6 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     case .reportingBlock(let body):
       guard slot.mayStart else { return .skipped }
       return body(batch)
-    case .operation(let operation):
-      queue.run(operation, at: batch.level)
-      return .countsItself
     case .executorJob(let job):
       batch.setBegun()
       job.runSynchronously(on: queue.asUnownedTaskExecutor())
