@@ -106,6 +106,23 @@ import Testing
     #expect(queue.becomesIdle())
   }
 
+  /// Where jobs take longer than a worker's way, the next worker doesn't wait for the one before to arrive and find that there is more.
+  @Test(arguments: [(UInt64(20_000), QueueState.processors), (100, 1)])
+  func workersSetOutTogetherForLongJobs(nanoseconds: UInt64, expected: Int) {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
+    queue.lock.withLock { queue.state.recordTime = nanoseconds }
+    let ran = Counter()
+    for _ in 0..<10 * QueueState.processors { queue.async(lifetime: .forTests) { ran.add() } }
+    let arriving = queue.lock.withLock { queue.state.arriving }
+    #expect(arriving == expected)
+    threads.activate()
+    #expect(queue.becomesIdle())
+    threads.sync(flags: .barrier) {}
+    #expect(ran.value == 10 * QueueState.processors)
+    #expect(queue.lock.withLock { queue.state.arriving == 0 && queue.state.workers.activeCount == 0 })
+  }
+
   @Test func limitHoldsWhileAHandedJobRuns() {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let gate = Gate()

@@ -5,6 +5,8 @@ extension QueueState {
   static let unknownTime = UInt64(UInt32.max)
   /// Sending for a worker costs whoever adds work, and the worker, several microseconds.
   private static let leastWorkForWorker: UInt64 = 20_000
+  /// About what it takes a worker to arrive.
+  private static let leastTimeForWorker: UInt64 = 5_000
 
   static let processors = max(2, ProcessInfo.processInfo.activeProcessorCount)
   /// Not counting those that are blocked in a wait of ours.
@@ -15,6 +17,12 @@ extension QueueState {
   private var isWorthWorker: Bool {
     if workers.activeCount - waiting - stuck <= 0 { return true }
     return UInt64(firstStage._withUnsafeGuaranteedRef { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
+  }
+
+  /// Whether records take so long that more workers had better set out before those on their way have looked: then each record is worth a wake-up.
+  private var isWorthWaking: Bool {
+    recordTime >= Self.leastTimeForWorker && recordTime != Self.unknownTime
+      && firstStage._withUnsafeGuaranteedRef { $0.readyCount } > arriving
   }
 
   /// One measurement more. What takes longer is believed at once, what takes less bit by bit.
@@ -36,7 +44,7 @@ extension QueueState {
     guard returning.isEmpty, hasWork else { return nil }
     if arriving > 0 {
       endHandover()
-      guard arriving == 0 else { return nil }
+      guard arriving == 0 || isWorthWaking else { return nil }
     }
     guard isWorthWorker else {
       // The work may turn out to take longer than that of late.

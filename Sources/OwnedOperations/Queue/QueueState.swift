@@ -11,7 +11,7 @@ import Foundation
 /// guarantee "no start after the end"; for operations, `start()` makes the same decision in their own state word.
 ///
 /// Who makes workers: whoever adds work asks, under the same hold of the lock, whether a worker is due (`workerToDispatch`), and dispatches it after unlocking.
-/// One is due if there is ready work, a slot for it, and no worker on its way that has not looked yet; a worker that arrives and leaves ready work behind
+/// One is due if there is ready work, a slot for it, and no worker on its way that has not looked yet (or, where records take longer than a worker's way, more records than such workers); a worker that arrives and leaves ready work behind
 /// asks again. A worker leaves in the same hold of the lock in which it found nothing to take. So ready work always has a worker that is
 /// awake or on its way, and no wake-up is lost.
 ///
