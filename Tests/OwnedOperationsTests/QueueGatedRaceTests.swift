@@ -22,6 +22,60 @@ import Testing
     override func perform() { performs.add() }
   }
 
+  /// Holds itself back, and tells who asks.
+  private final class Unwilling: OwnedOperation, @unchecked Sendable {  // constants
+    let isWilling = Mutexed(false)
+    private let asked: @Sendable () -> Void
+
+    init(_ asked: @escaping @Sendable () -> Void) {
+      self.asked = asked
+      super.init(lifetime: .forTests)
+    }
+
+    override var isReady: Bool {
+      asked()
+      return super.isReady && isWilling.value
+    }
+  }
+
+  /// A worker that has run out of work asks those that hold themselves back. If it had left before that, it would be the next to be sent for, and new jobs would have
+  /// to wait for the answer.
+  @Test(arguments: [1, OperationQueue.defaultMaxConcurrentOperationCount])
+  func questionThatAWorkerAsksBeforeItLeavesHoldsNoJobUp(limit: Int) {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: limit)
+    let gate = Gate()
+    let isArmed = Mutexed(true)
+    let lastThread = Mutexed<UInt>(0)
+    let operation = Unwilling {
+      // Not by the timer, nor by a worker whose turn the operation is.
+      guard isArmed.value, Worker.current == nil, lastThread.value == UInt(pthread_self()) else { return }
+      isArmed.value = false
+      gate.pass()
+    }
+    queue.addOperation(operation)
+    let ran = DispatchSemaphore(value: 0)
+    let isHeldUp = returns {
+      // The timer may have the operation in its hands when the worker comes to ask: then the next worker does.
+      repeat {
+        queue.async(lifetime: .forTests) {
+          lastThread.value = UInt(pthread_self())
+          ran.signal()
+        }
+        ran.wait()
+      } while !gate.hasBegun(within: .milliseconds(20))
+    }
+    #expect(isHeldUp)
+    for _ in 0..<2 {
+      queue.async(lifetime: .forTests) { ran.signal() }
+      #expect(ran.comes())
+    }
+    gate.open()
+    operation.isWilling.value = true
+    #expect(queue.becomesIdle())
+    #expect(operation.isFinished)
+    #expect(queue.lock.withLock { queue.state.waiting == 0 && queue.state.arriving == 0 })
+  }
+
   enum Way: CaseIterable { case end, cancel, cancelOwner, cancelAll }
 
   /// End against start, and cancel against start.

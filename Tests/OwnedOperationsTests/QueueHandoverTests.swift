@@ -106,6 +106,18 @@ import Testing
     #expect(queue.becomesIdle())
   }
 
+  /// The monitor takes nobody for blocked who has not come yet.
+  @Test func workerOnItsWayIsNotTakenForBlocked() {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
+    queue.lock.withLock { queue.state.recordTime = 1_000 }
+    queue.async(lifetime: .forTests) {}
+    for _ in 0..<3 { queue.lookAtWorkers() }
+    #expect(queue.lock.withLock { queue.state.stuck == 0 && queue.state.recordTime == 1_000 && queue.state.handover != nil })
+    threads.activate()
+    #expect(queue.becomesIdle())
+  }
+
   /// Where jobs take longer than a worker's way, the next worker doesn't wait for the one before to arrive and find that there is more.
   @Test(arguments: [(UInt64(20_000), QueueState.processors), (100, 1)])
   func workersSetOutTogetherForLongJobs(nanoseconds: UInt64, expected: Int) {

@@ -37,6 +37,7 @@ final class Gate: Sendable {
 
   /// For the test.
   func hasBegun() -> Bool { begun.comes() }
+  func hasBegun(within time: DispatchTimeInterval) -> Bool { begun.wait(timeout: .now() + time) == .success }
   func open() { opened.signal() }
 }
 

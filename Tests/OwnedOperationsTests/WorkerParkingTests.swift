@@ -43,6 +43,17 @@ import Testing
     #expect(!wasCalled)
   }
 
+  /// It was called when it was about to park, but a new thread has come instead of it.
+  @Test func threadParksBesideAnotherThatRunsTheWorker() {
+    let place = Place()
+    place.parking.begin()
+    #expect(!place.call())
+    place.parking.begin()
+    #expect(place.parkThread())
+    #expect(place.call())
+    #expect(place.result() == true)
+  }
+
   @Test func threadThatIsCalledBeforeItWaitsDoesNotWait() {
     let place = Place()
     place.parking.begin()

@@ -120,7 +120,7 @@ public final class OwnerScopedQueue: Sendable {
   /// Unlocks, and does what has become due under the lock: wakes those whose wait is over, sends a worker, releases.
   @inline(__always)
   func unlockAndFollowUp() {
-    guard state.returning.isEmpty, state.garbage.isEmpty, state.departures.slots.isEmpty, !state.hasDueWaiters else {
+    guard state.returning.isEmpty, !state.hasReleases, !state.hasDueWaiters else {
       return unlockAndFollowUpWholly()
     }
     let worker = state.workerToDispatch(self)
@@ -158,32 +158,48 @@ public final class OwnerScopedQueue: Sendable {
     hint.flags = flags
   }
 
+  /// A worker leaves last of all: while code of the user's runs, it counts as active, or as waiting, and others are sent for. (Once it has left, it is the next to be sent for, and
+  /// what it still does would hold up what comes then.)
   /// - Returns: whether no other worker is active.
   func drain(_ worker: Worker) -> Bool {
-    var isLast = false
-    worker.becomeCurrent {
-      worker.beginDrain()
-      let deadline = worker.isGuest ? DispatchTime.now().uptimeNanoseconds + Worker.guestTime : .max
-      if worker.hasWork { run(worker) } else { lock.lock() }
-      state.arrive(worker)
-      while state.take(for: worker, self) {
+    worker.beginDrain()
+    let deadline = worker.isGuest ? DispatchTime.now().uptimeNanoseconds + Worker.guestTime : .max
+    var hasExamined = false
+    if worker.hasWork { run(worker) } else { lock.lock() }
+    state.arrive(worker)
+    while true {
+      if state.take(for: worker, self) {
         unlockAndFollowUp()
         run(worker)
+        hasExamined = false
         if deadline != .max, DispatchTime.now().uptimeNanoseconds > deadline, state.hasWork {
           // Others want to use this underlying queue, too.
+          unlockAndFollowUp()
+          lock.lock()
           worker.endDrain()
           state.setArriving(worker)
-          unlockAndFollowUp()
+          lock.unlock()
           worker.dispatch()
-          return
+          return false
         }
+      } else if state.hasReleases {
+        unlockAndFollowUp()
+        lock.lock()
+      } else if !state.watched.isEmpty, !hasExamined {
+        lock.unlock()
+        workerWillBlock(worker)
+        examineWatched()
+        workerDidUnblock(worker)
+        lock.lock()
+        hasExamined = true
+      } else {
+        break
       }
-      worker.endDrain()
-      state.leave(worker)
-      isLast = state.workers.activeCount == 0
-      unlockAndFollowUp()
     }
-    examineWatched()
+    worker.endDrain()
+    state.leave(worker)
+    let isLast = state.workers.activeCount == 0
+    unlockAndFollowUp()
     return isLast
   }
 
@@ -191,7 +207,7 @@ public final class OwnerScopedQueue: Sendable {
   @inline(__always)
   private func run(_ worker: Worker) {
     let isBarrier = worker.barrier != nil
-    worker.run()
+    worker.becomeCurrent { worker.run() }
     lingerForWork(after: worker)
     lock.lock()
     state.takeBatchBack(from: worker)

@@ -244,6 +244,10 @@ struct QueueState: ~Copyable {
     afterFinish(of: slot)
   }
 
+  /// Whether something is to be released after unlocking, which may run code of the user's.
+  @inline(__always)
+  var hasReleases: Bool { !garbage.isEmpty || !departures.slots.isEmpty }
+
   // MARK: Waiting
 
   /// Whether it is worth looking for those whose wait is over.

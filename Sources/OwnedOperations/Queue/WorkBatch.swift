@@ -236,6 +236,9 @@ final class WorkBatch: Sendable {
     entries[Self.split(cursor.load(ordering: .relaxed)).next - 1].progress.store(new, ordering: .releasing)
   }
 
+  /// Whether the worker has begun a record since the batch was filled. A hint, but under the lock: what has been taken back never will be.
+  var hasBegun: Bool { Self.split(cursor.load(ordering: .relaxed)).next > 0 }
+
   /// Whether something is left to begin. A hint.
   var hasRest: Bool { hasRecords || !nodeStack.isEmpty }
 

@@ -15,7 +15,7 @@ extension OwnerScopedQueue {
     Self.monitorQueue.asyncAfter(deadline: .now() + Self.monitorInterval) { [reference] in reference?.queue?.lookAtWorkers() }
   }
 
-  private func lookAtWorkers() {
+  func lookAtWorkers() {
     lock.lock()
     state.isMonitored = false
     for worker in state.workers.active { look(at: worker) }
@@ -30,6 +30,7 @@ extension OwnerScopedQueue {
     let processorTime = worker.processorTime
     sighting.processorTime = processorTime ?? 0
     worker.lastSeen = sighting
+    if worker.isArriving, !worker.batch.hasBegun { return state.setStuck(worker, false) }
     let hasMoved = sighting.serial != last.serial || sighting.position != last.position
     if !hasMoved, sighting.serial != 0 { state.recordTime = QueueState.unknownTime }
     let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false

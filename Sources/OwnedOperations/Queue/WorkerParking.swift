@@ -14,6 +14,8 @@ import Synchronization
 ///   caller sends for one of GCD's.
 /// - The thread parks, and gives up after a while, by compare and exchange from `away`, or to it. If it fails it has been called: before it could park, then
 ///   it goes, and the block that was sent to GCD is next on the worker's serial queue; or in the instant in which it gave up, then the signal is on its way.
+/// - Where the caller found nobody, and no thread of GCD's was to be had either, a new thread runs the worker (`WorkerThreads`). The former thread may park beside it; that one
+///   never does. The next call finds the former.
 /// - `dismissed` is for ever: the queue has gone, or has no use for this worker. A thread that is parked is signalled, and goes.
 /// - A call releases what its caller wrote before, and the thread acquires it.
 ///
