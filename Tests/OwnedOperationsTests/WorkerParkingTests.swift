@@ -15,7 +15,7 @@ import Testing
     /// Parks a thread, and returns when it is parked.
     func parkThread() -> Bool {
       Thread.detachNewThread { [self] in
-        wasCalled.value = parking.park(for: .seconds(600)) { self.parked.signal() }
+        wasCalled.value = parking.park(for: .seconds(600), atMost: .max) { self.parked.signal() }
         gone.signal()
       }
       return parked.comes()
@@ -57,7 +57,7 @@ import Testing
   @Test func threadThatIsCalledBeforeItWaitsDoesNotWait() {
     let place = Place()
     place.parking.begin()
-    let wasCalled = place.parking.park(for: .seconds(600)) { #expect(place.call()) }
+    let wasCalled = place.parking.park(for: .seconds(600), atMost: .max) { #expect(place.call()) }
     #expect(wasCalled)
   }
 
@@ -87,7 +87,7 @@ import Testing
       let found = Mutexed(false)
       let wasCalled = Mutexed(false)
       DispatchQueue.concurrentPerform(iterations: 2) { side in
-        if side == 0 { wasCalled.value = place.parking.park(for: .nanoseconds(0)) } else { found.value = place.call() }
+        if side == 0 { wasCalled.value = place.parking.park(for: .nanoseconds(0), atMost: .max) } else { found.value = place.call() }
       }
       guard found.value == wasCalled.value else {
         Issue.record("found: \(found.value), called: \(wasCalled.value)")
@@ -128,8 +128,9 @@ import Testing
       made.async(lifetime: .forTests) { worker.value = Worker.current }
       #expect(made.becomesIdle())
     }
-    #expect(returns { while queue.object != nil { sched_yield() } })
-    #expect(worker.value?.parking.isDismissed == true)
+    #expect(worker.value != nil)
+    // Whoever lets go of the queue last may be the worker's thread.
+    #expect(returns { while queue.object != nil || worker.value?.parking.isDismissed != true { sched_yield() } })
   }
 
   @Test func workersOfAnOlderMakeAreDismissed() {

@@ -46,11 +46,13 @@ struct WorkerParking: ~Copyable {
   func begin() { state.store(Self.away, ordering: .releasing) }
 
   /// Parks the thread.
-  /// - Parameter onceParked: for tests. From then on a call finds the thread.
+  /// - Parameters:
+  ///   - most: how many threads may be parked, this one included.
+  ///   - onceParked: for tests. From then on a call finds the thread.
   /// - Returns: whether it has been called. If not, it is to go.
-  func park(for time: DispatchTimeInterval = time, onceParked: () -> Void = {}) -> Bool {
+  func park(for time: DispatchTimeInterval = time, atMost most: Int = most, onceParked: () -> Void = {}) -> Bool {
     defer { Self.count.wrappingSubtract(1, ordering: .relaxed) }
-    guard Self.count.wrappingAdd(1, ordering: .relaxed).newValue <= Self.most,
+    guard Self.count.wrappingAdd(1, ordering: .relaxed).newValue <= most,
       state.compareExchange(expected: Self.away, desired: Self.parked, ordering: .acquiringAndReleasing).exchanged
     else { return false }
     onceParked()
