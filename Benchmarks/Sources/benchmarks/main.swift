@@ -43,17 +43,28 @@ if options.listsOnly {
   exit(0)
 }
 
+if case .file(let path) = options.json {
+  // Now, and not when a quarter of an hour has been spent on what can't be kept.
+  var isDirectory: ObjCBool = false
+  let exists = FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory)
+  let written = exists ? path : URL(fileURLWithPath: path).deletingLastPathComponent().path
+  guard !isDirectory.boolValue, FileManager.default.isWritableFile(atPath: written) else {
+    fail("--json: can't write to \(path): give the name of a file in a folder that is there and may be written to", status: 2)
+  }
+}
+
 var table: ResultTable? = ResultTable(isQuick: options.isQuick)
 if case .standardOutput = options.json { table = nil }
 let machine = Machine.current
 if table != nil { say(machine.summary + "\n") }
 
 let session = Session(isQuick: options.isQuick, table: table)
+var failures: [String] = []
 for benchmark in chosen {
   do {
     try session.run(benchmark)
   } catch {
-    fail("\(benchmark.name): \(error)", status: 1)
+    failures.append("\(benchmark.name): \(error)")
   }
 }
 table?.finish(session)
@@ -69,6 +80,7 @@ if let destination = options.json {
     case .file(let path): try report.json().write(to: URL(fileURLWithPath: path))
     }
   } catch {
-    fail("can't write the results: \(error)", status: 1)
+    fail("can't write the results: \(error.localizedDescription)", status: 1)
   }
 }
+if !failures.isEmpty { fail(failures.joined(separator: "\nbenchmarks: "), status: 1) }
