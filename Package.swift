@@ -1,21 +1,38 @@
 // swift-tools-version: 6.2
+import Foundation
 import PackageDescription
+
+// The model build swaps the primitives of the lowest room for those of the model checker; see Documentation/CORRECTNESS.md.
+let isModel = ProcessInfo.processInfo.environment["OWNED_OPERATIONS_MODEL"] == "1"
 
 let package = Package(
   name: "OwnedOperations",
   platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
-  products: [
-    .library(name: "OwnedOperations", targets: ["OwnedOperations"]),
-    .executable(name: "ownedops", targets: ["ownedops"]),
-  ],
+  products: isModel
+    ? []
+    : [
+      .library(name: "OwnedOperations", targets: ["OwnedOperations"]),
+      .library(name: "OwnedRequests", targets: ["OwnedRequests"]),
+      .executable(name: "ownedops", targets: ["ownedops"]),
+    ],
   targets: [
     .target(name: "CDeinitHook"),
-    .target(name: "OwnedOperations", dependencies: ["CDeinitHook"]),
-    .target(name: "OwnedOpsTool", dependencies: ["OwnedOperations"], path: "Sources/ownedops/Tool"),
-    .executableTarget(name: "ownedops", dependencies: ["OwnedOpsTool"], path: "Sources/ownedops/Main"),
-    .target(name: "CFoundationLocks", path: "Tests/CFoundationLocks"),
-    .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations", "CFoundationLocks"]),
-    .testTarget(name: "OwnedOpsToolTests", dependencies: ["OwnedOpsTool", "ownedops"]),
-  ],
+    .target(
+      name: "OwnedOperations", dependencies: ["CDeinitHook"],
+      swiftSettings: isModel ? [.define("OWNED_OPERATIONS_MODEL")] : []),
+  ]
+    + (isModel
+      ? [
+        .testTarget(name: "OwnedOperationsModelTests", dependencies: ["OwnedOperations"])
+      ]
+      : [
+        .target(name: "OwnedRequests", dependencies: ["OwnedOperations"]),
+        .target(name: "OwnedOpsTool", dependencies: ["OwnedOperations", "OwnedRequests"], path: "Sources/ownedops/Tool"),
+        .executableTarget(name: "ownedops", dependencies: ["OwnedOpsTool"], path: "Sources/ownedops/Main"),
+        .target(name: "CFoundationLocks", path: "Tests/CFoundationLocks"),
+        .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations", "CFoundationLocks"]),
+        .testTarget(name: "OwnedRequestsTests", dependencies: ["OwnedRequests"]),
+        .testTarget(name: "OwnedOpsToolTests", dependencies: ["OwnedOpsTool", "ownedops"]),
+      ]),
   swiftLanguageModes: [.v6]
 )

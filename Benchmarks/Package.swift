@@ -13,7 +13,10 @@ let package = Package(
   targets: [
     .executableTarget(
       name: "benchmarks",
-      dependencies: [.product(name: "OwnedOperations", package: "OwnedOperations"), "HeapStatistics"]
+      dependencies: [
+        .product(name: "OwnedOperations", package: "OwnedOperations"), .product(name: "OwnedRequests", package: "OwnedOperations"),
+        "HeapStatistics",
+      ]
         + (hasOneTBB ? ["OneTBBPeer"] : []),
       swiftSettings: hasOneTBB ? [.define("ONETBB")] : []
     ),

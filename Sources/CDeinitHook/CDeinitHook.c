@@ -4,7 +4,11 @@
 
 #include "CDeinitHook.h"
 
+#include <stddef.h>
+
 _Thread_local void *cdh_thread_slots[8];
+_Thread_local int cdh_use_count;
+_Thread_local struct cdh_use cdh_uses[CDH_MOST_USES];
 
 #if !defined(__APPLE__)
 
@@ -12,9 +16,9 @@ _Thread_local void *cdh_thread_slots[8];
 extern _Bool swift_isDeallocating(void *object);
 extern void *swift_tryRetain(void *object);
 
-extern _Bool swift_isUniquelyReferenced_nonNull_native(const void *object);
+extern size_t swift_retainCount(void *object);
 
-_Bool cdh_is_uniquely_referenced(void *object) { return swift_isUniquelyReferenced_nonNull_native(object); }
+size_t cdh_reference_count(void *object) { return swift_retainCount(object); }
 _Bool cdh_is_deinitialising(void *object) { return swift_isDeallocating(object); }
 void *cdh_try_retain(void *object) { return swift_tryRetain(object); }
 

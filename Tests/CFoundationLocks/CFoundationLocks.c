@@ -1,6 +1,6 @@
-// How it works: a shared library calls the functions of others through a table of addresses of its own, which the dynamic linker fills, and in which it finds
-// what belongs where by the library's list of relocations. So do we, for one library: the addresses of the functions that take a mutex are exchanged for those of
-// ours, which count, and go on to the real ones. Calls of everybody else stay as they are.
+// How it works: a shared library calls the functions of others through a table of addresses of its own, which the dynamic linker fills, and
+// in which it finds what belongs where by the library's list of relocations. So do we, for one library: the addresses of the functions that
+// take a mutex are exchanged for those of ours, which count, and go on to the real ones. Calls of everybody else stay as they are.
 #define _GNU_SOURCE
 #include "CFoundationLocks.h"
 
@@ -102,4 +102,11 @@ bool foundation_locks_count(void) { return false; }
 size_t foundation_locks_on_this_thread(void) { return 0; }
 size_t foundation_locks_on_all_threads(void) { return 0; }
 
+#endif
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+size_t allocated_bytes(void) { return mallinfo2().uordblks; }
+#else
+size_t allocated_bytes(void) { return 0; }
 #endif

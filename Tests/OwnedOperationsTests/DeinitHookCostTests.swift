@@ -61,7 +61,8 @@ import Testing
           objects = []
           slots.append(DeinitRegistry.shared.occupancy.slots)
         }
-        // A shard may double once more for addresses that are spread another way; rounds that leaked their slots would need six times as many.
+        // A shard may double once more for addresses that are spread another way; rounds that leaked their slots would need six times as
+        // many.
         let isReused = slots[5] <= 2 * slots[0] && slots[0] < 1 << 19
         let isComplete = live.allSatisfy { $0 == 100_000 } && runs.count == 600_000 && DeinitRegistry.shared.occupancy.objects == 0
         exit(isReused && isComplete ? EXIT_SUCCESS : EXIT_FAILURE)

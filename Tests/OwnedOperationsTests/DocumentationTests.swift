@@ -18,9 +18,9 @@ import Testing
 
   @Test func everyExampleOfTheReadmeIsCompiled() throws {
     let readme = try String(contentsOf: Self.root.appending(path: "README.md"), encoding: .utf8)
-    let examples = try String(
-      contentsOf: Self.root.appending(path: "Tests/OwnedOperationsTests/ReadmeExamples.swift"), encoding: .utf8)
-    let compiled = Self.lines(examples)
+    let compiled = try ["OwnedOperationsTests", "OwnedRequestsTests"].flatMap { target in
+      Self.lines(try String(contentsOf: Self.root.appending(path: "Tests/\(target)/ReadmeExamples.swift"), encoding: .utf8))
+    }
     let blocks = Self.swiftBlocks(readme)
     #expect(blocks.count >= 9)
     for block in blocks {
@@ -55,8 +55,27 @@ import Testing
     #expect(journal.entries == ["load", "render"])
     let operation = ReadmeExamples.queue(screen: screen)
     operation.waitUntilDone()
+    #expect(ReadmeExamples.protected(screen: screen) == 30)
+    let model = PhotoModel()
+    let background = OwnerScopedQueue()
+    ReadmeExamples.mainActor(queue: background, model: model)
+    await background.finished()
+    await model.tap(background)
+    await background.finished()
+    await OwnerScopedQueue.main.finished()
+    #expect(await model.title == "a lake")
+    #expect(ReadmeExamples.queueForms(queue: OwnerScopedQueue(), screen: screen) == 0)
     let title = try await ReadmeExamples.concurrency(queue: OwnerScopedQueue(), screen: screen)
     #expect(title == "title")
+    ReadmeExamples.observers(queue: OwnerScopedQueue(), screen: screen, saved: Notification.Name("saved"), document: Screen())
+    let numbers = AsyncStream<Int> { continuation in
+      continuation.yield(1)
+      continuation.finish()
+    }
+    let loaded = try await ReadmeExamples.events(queue: background, screen: screen, operation: operation, numbers: numbers) { "loaded" }
+    #expect(loaded == "loaded")
+    let count = try await ReadmeExamples.scopes(queue: background)
+    #expect(count == 1)
     try await ReadmeExamples.graph(queue: OwnerScopedQueue(), screen: screen)
   }
 }

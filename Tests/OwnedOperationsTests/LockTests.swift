@@ -33,4 +33,26 @@ import Testing
     for _ in 0..<4 { done.wait() }
     #expect(counter.lock.withLock { counter.value } == 14)
   }
+
+  @Test func lockedValueIsTheHoldersAlone() {
+    let values = Locked<[Int: Int]>([:])
+    let rounds = 2_000
+    DispatchQueue.concurrentPerform(iterations: 8) { thread in
+      for round in 0..<rounds { values.withLock { $0[round % 16, default: 0] += thread } }
+    }
+    #expect(values.withLock { $0.values.reduce(0, +) } == rounds * 28)
+    values.withLock { $0 = [:] }
+    #expect(values.withLock { $0.isEmpty })
+  }
+
+  @Test func lockedValueGoesWithItsLock() {
+    final class Held: Sendable {}
+    weak var held: Held?
+    do {
+      let value = Locked(Held())
+      value.withLock { held = $0 }
+      #expect(held != nil)
+    }
+    #expect(held == nil)
+  }
 }

@@ -111,7 +111,7 @@ private final class Order: Sendable {
     let second = graph.node("second") { journal.write("second") }
     let third = graph.node("third") { journal.write("third") }
     last.depends(on: third, second)
-    third.depends(on: [second])
+    third.depends(on: second)
     second.depends(on: first)
     first.precedes(last, third)
     try graph.run(on: OwnerScopedQueue()).wait()
@@ -226,14 +226,6 @@ private final class Order: Sendable {
       #expect(names.first == "node 1")
       #expect(names.last == "node 2")
     }
-  }
-
-  @Test func emptyGraphIsAnError() {
-    let graph = OperationGraph(lifetime: .forTests)
-    #expect(throws: OwnerScopedQueueError.emptyGraph) { try graph.validate() }
-    #expect(throws: OwnerScopedQueueError.emptyGraph) { try graph.run(on: OwnerScopedQueue()) }
-    graph.node {}
-    #expect(throws: Never.self) { try graph.validate() }
   }
 
   @Test func nodeOfAnotherGraphIsRefusedByBoth() {

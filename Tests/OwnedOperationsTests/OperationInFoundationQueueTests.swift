@@ -101,7 +101,8 @@ struct OperationInFoundationQueueTests {
       queue.addOperation(operation)
       queue.waitUntilAllOperationsAreFinished()
     }
-    // The queue's thread holds the operation for a moment after the finish; what comes after it on the same serial queue comes after that moment.
+    // The queue's thread holds the operation for a moment after the finish; what comes after it on the same serial queue comes after that
+    // moment.
     underlyingQueue.sync {}
     #expect(released == nil)
   }

@@ -24,7 +24,7 @@ struct OperationKindsTests {
     let operation = Adder(lifetime: .forTests)
     #expect(operation.isAsynchronous)
     operation.start()
-    try await operation.finished()
+    await operation.finished()
     #expect(operation.result.value == 42 && operation.outcome?.kind == "succeeded")
   }
 
@@ -36,7 +36,7 @@ struct OperationKindsTests {
       operation.start()
       if way == 0 { operation.cancel() }
       if way == 1 { lifetime.end() }
-      try await operation.finished()
+      await operation.finished()
       let reason: CancellationReason = [.requested, .ownerEnded(lifetime.id), .timedOut(.milliseconds(5))][way]
       #expect(operation.outcome?.reason == reason)
       operation.waitForAnnouncement { operation.cancels.entries.count == 1 }
@@ -54,7 +54,7 @@ struct OperationKindsTests {
     let operation = Endless(lifetime: .forTests)
     operation.timeout = .milliseconds(2)
     operation.start()
-    try await operation.finished()
+    await operation.finished()
     #expect(operation.outcome?.reason == .timedOut(.milliseconds(2)))
     #expect(operation.cancels.entries == [.timedOut(.milliseconds(2))])
   }

@@ -125,6 +125,7 @@ struct OwnedOperationTests {
     let operation = OwnedBlockOperation(owner: owner) { [capture = keep(&captured)] in _ = capture }
     #expect(captured != nil)
     operation.cancel()
+    DeferredReleases.waitUntilIdle()
     #expect(captured == nil)
     #expect(operation.isCancelled && operation.isReady && !operation.isFinished)
     let recorder = Recorder(owner: owner)

@@ -260,30 +260,15 @@ private let anHour = DispatchTimeInterval.seconds(3_600)
 
   /// The lifetime itself is the decision, not the reaper: with the reaper held up, an ended owner's block still doesn't run.
   @Test func bodiesNeverStartAfterTheEndThoughTheReaperIsBusy() {
-    final class Stopper: LifetimeMember {
-      static let memberKind: MemberKind = MemberKindOf<Stopper>()
-      nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
-      let isStopped = DispatchSemaphore(value: 0)
-      let mayGoOn = DispatchSemaphore(value: 0)
-      func lifetimeDidEnd() {
-        isStopped.signal()
-        mayGoOn.wait()
-      }
-    }
-    let stopper = Stopper()
-    let stopping = OwnerLifetime()
-    #expect(stopping.join(stopper))
-    stopping.end()
-    stopper.isStopped.wait()
-
     let owner = TokenOwner()
     let counter = Counter()
     let gated = GatedQueue()
+    LifetimeReaper.hold(owner.lifetime)
     gated.queue.async(owner: owner) { _ in counter.add() }
     owner.lifetime.end()
     gated.open()
     #expect(counter.value == 0)
-    stopper.mayGoOn.signal()
+    LifetimeReaper.resume(owner.lifetime)
   }
 
   @Test func bodiesRunAtMostOnceAndNeverAfterTheEndWhenEndsRaceWithStarts() {

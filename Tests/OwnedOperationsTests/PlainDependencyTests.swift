@@ -3,7 +3,8 @@ import Testing
 
 @testable import OwnedOperations
 
-/// Foundation keeps the dependents of an operation unretained, and goes to them when it announces the finish: a moment after `isFinished` has become true.
+/// Foundation keeps the dependents of an operation unretained, and goes to them when it announces the finish: a moment after `isFinished`
+/// has become true.
 @Suite struct PlainDependencyTests {
   private func start(_ operation: Operation) -> DispatchSemaphore {
     let hasReturned = DispatchSemaphore(value: 0)
@@ -82,8 +83,8 @@ import Testing
     #expect(hasReturned.comes())
   }
 
-  /// A sentinel that is taken back while it is being set up must not stay behind in the operation that it was to watch. No code of ours or of the user's runs
-  /// between the two steps of Foundation's `addDependency`, so there is no place for a gate.
+  /// A sentinel that is taken back while it is being set up must not stay behind in the operation that it was to watch. No code of ours or
+  /// of the user's runs between the two steps of Foundation's `addDependency`, so there is no place for a gate.
   @Test func sentinelThatIsTakenBackWhileItIsSetUpLeavesNothingBehind() {
     for _ in 0..<2_000 {
       let dependency = BlockOperation {}

@@ -37,28 +37,31 @@ import Testing
     for _ in 0..<1_000 { queue.async(lifetime: .forTests) {} }
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}  // all who came to work have left
-    #expect(queue.lock.withLock { queue.state.workers.active.isEmpty && queue.state.arriving == 0 })
+    #expect(queue.core.note { state in state.workers.active.isEmpty && state.arriving == 0 })
     // The monitor looks for the last time.
     let hasLooked = DispatchSemaphore(value: 0)
     OwnerScopedQueue.monitorQueue.asyncAfter(deadline: .now() + .milliseconds(50)) { hasLooked.signal() }
     #expect(hasLooked.comes())
-    #expect(queue.lock.withLock { !queue.state.isMonitored })
-    #expect(queue.lock.withLock { queue.state.waiting == 0 && queue.state.stuck == 0 && queue.state.detached == 0 })
+    #expect(queue.core.note { state in !state.isMonitored })
+    #expect(queue.core.note { state in state.waiting == 0 && state.stuck == 0 && state.detached == 0 })
   }
 
   @Test func waitingWorkersAreNotCountedTwice() {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let gate = Gate()
+    let key = OwnedBlockOperation(lifetime: .forTests) {}
     let inner = OwnedBlockOperation(lifetime: .forTests) { gate.pass() }
+    inner.addDependency(key)
+    queue.addOperation(inner)
     for _ in 0..<4 { queue.addOperation { inner.waitUntilFinished() } }
     let allWait = DispatchSemaphore(value: 0)
     queue.addOperation { allWait.signal() }  // has its turn when each of the others has left its place
     #expect(allWait.comes())
-    #expect(queue.lock.withLock { queue.state.waiting == 4 })
+    #expect(queue.core.note { state in state.waiting == 4 })
     queue.maxConcurrentOperationCount = OwnerScopedQueue.defaultMaxConcurrentOperationCount
-    queue.addOperation(inner)
+    key.start()
     #expect(gate.hasBegun())
-    #expect(queue.lock.withLock { queue.state.stuck <= 1 })
+    #expect(queue.core.note { state in state.stuck <= 1 })
     gate.open()
     #expect(queue.becomesIdle())
   }

@@ -3,8 +3,8 @@ import Testing
 
 @testable import OwnedOperations
 
-/// The surface of `OperationQueue` that code is written against. The extension below gives both kinds of queue the same name for it, so that the same scenario
-/// compiles and runs on both.
+/// The surface of `OperationQueue` that code is written against. The extension below gives both kinds of queue the same name for it, so
+/// that the same scenario compiles and runs on both.
 protocol DropInQueue: AnyObject, Hashable, Sendable {
   init()
   func addOperation(_ operation: Operation)
@@ -209,8 +209,8 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
       for operation in operations { operation.queuePriority = priority }
     }
     for operation in operations[1_000...] { operation.queuePriority = .normal }
-    let records = queue.lock.withLock {
-      let slot = queue.state.stages[0].existingSlot(for: .forTests)
+    let records = queue.core.note { state in
+      let slot = state.stages[0].existingSlot(for: .forTests)
       return (0..<Stage.levelCount).reduce(0) { $0 + (slot?.lane(at: $1)?.work.count ?? 0) }
     }
     #expect(records <= 2_000 * Stage.levelCount)

@@ -24,8 +24,8 @@ import Testing
     center.removeObserver(observer)
   }
 
-  /// The delegate's calls come on the queue. The request fails (nothing listens on the port of a loopback address that was just closed), and that
-  /// is told to the delegate, too.
+  /// The delegate's calls come on the queue. The request fails (nothing listens on the port of a loopback address that was just closed),
+  /// and that is told to the delegate, too.
   @Test func delegatesOfURLSessionsAreCalledOnTheQueue() throws {
     final class Delegate: NSObject, URLSessionTaskDelegate, Sendable {
       let seen = Journal<OwnerScopedQueue?>()
@@ -87,6 +87,172 @@ import Testing
     }
     #expect(seen.object == nil)
     #expect(facadeSeen.object == nil)
+  }
+
+  @Test func facadeOfAQueueThatNobodyElseHoldsKeepsWhatTheQueueIs() {
+    let underlying = DispatchQueue(label: "underlying")
+    let queueGone: DispatchSemaphore
+    let facade: OperationQueue
+    let progress: Progress
+    do {
+      let queue = OwnerScopedQueue(name: "kept", maxConcurrentOperationCount: 1, qualityOfService: .utility, underlyingQueue: underlying)
+      queue.isSuspended = true
+      queue.maxConcurrentOperationCountPerOwner = 3
+      facade = queue.operationQueue
+      progress = queue.progress
+      progress.totalUnitCount = 10
+      queueGone = goodbye(of: queue)
+    }
+    #expect(queueGone.comes())
+    #expect(facade.maxConcurrentOperationCount == 1 && facade.isSuspended && facade.name == "kept")
+    #expect(facade.qualityOfService == .utility && facade.underlyingQueue === underlying && facade.progress === progress)
+    let journal = Journal<Int>()
+    let current = Mutexed<OwnerScopedQueue?>(nil)
+    for number in 0..<100 { facade.addOperation { journal.write(number) } }
+    facade.addOperation {
+      current.value = .current
+      #expect(OwnerScopedQueue.current?.operationQueue === facade)
+    }
+    #expect(journal.entries.isEmpty)
+    facade.isSuspended = false
+    #expect(returns { facade.waitUntilAllOperationsAreFinished() })
+    #expect(journal.entries == Array(0..<100))
+    #expect(current.value?.maxConcurrentOperationCountPerOwner == 3)
+    #expect(progress.completedUnitCount == 101)
+  }
+
+  @Test func jobsOfASuspendedQueueStayWithItsFacade() throws {
+    let journal = Journal<String>()
+    let (dead, alive) = (OwnerLifetime(), OwnerLifetime())
+    let released = DispatchSemaphore(value: 0)
+    let facade: OperationQueue
+    let run: GraphRun
+    do {
+      let queue = OwnerScopedQueue(name: "suspended")
+      facade = queue.operationQueue
+      queue.isSuspended = true
+      queue.async(lifetime: alive) { journal.write("job") }
+      let farewell = Farewell { released.signal() }
+      queue.async(lifetime: dead) { farewell.mustNotRun() }
+      let graph = OperationGraph(lifetime: alive)
+      graph.node { journal.write("node") }
+      run = try graph.run(on: queue)
+    }
+    dead.end()
+    #expect(released.comes())  // the queue's heir hears of the end
+    #expect(journal.entries.isEmpty && !run.isFinished)
+    facade.isSuspended = false
+    #expect(returns { facade.waitUntilAllOperationsAreFinished() })
+    #expect(journal.entries.sorted() == ["job", "node"])
+    #expect(returns { run.wait() })
+  }
+
+  @Test func queueAndFacadeGoWhenNobodyHoldsEither() {
+    let released = DispatchSemaphore(value: 0)
+    let heir = Weakly<OwnerScopedQueue>()
+    let facadeSeen = Weakly<OperationQueue>()
+    do {
+      var queue: OwnerScopedQueue? = OwnerScopedQueue()
+      let facade = queue?.operationQueue
+      facadeSeen.object = facade
+      let farewell = Farewell { released.signal() }
+      queue?.isSuspended = true
+      queue?.async(lifetime: .forTests) { farewell.mustNotRun() }
+      queue = nil
+      facade?.isSuspended = true
+      heir.object = (facade as? OperationQueueFacade)?.queue
+      #expect(heir.object != nil)
+    }
+    #expect(released.comes())
+    #expect(facadeSeen.object == nil && heir.object == nil)
+  }
+
+  /// Foundation's centre waits for all that the queue has, unless it knows that it is called from the same queue. What is added in between
+  /// waits for the body that posts.
+  @Test(arguments: [1, 2, OwnerScopedQueue.defaultMaxConcurrentOperationCount])
+  func postingFromInsideTheQueuesWorkWaitsForTheObserverOnly(limit: Int) {
+    let queue = OwnerScopedQueue(name: "posting", maxConcurrentOperationCount: limit)
+    let center = NotificationCenter()
+    let journal = Journal<String>()
+    let name = Notification.Name("QueueFacadeTests.inside")
+    let observer = center.addObserver(forName: name, object: nil, queue: queue.operationQueue) { _ in journal.write("observer") }
+    let hasPosted = DispatchSemaphore(value: 0)
+    queue.addOperation {
+      queue.addOperation {
+        hasPosted.wait()
+        journal.write("other")
+      }
+      journal.write("posts")
+      center.post(name: name, object: nil)
+      center.post(name: name, object: nil)
+      journal.write("has posted")
+      hasPosted.signal()
+    }
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == ["posts", "observer", "observer", "has posted", "other"])
+    center.removeObserver(observer)
+  }
+
+  @Test func postingFromInsideATaskOfASuspendedSerialQueueReturns() async throws {
+    let queue = OwnerScopedQueue(name: "posting", maxConcurrentOperationCount: 1)
+    let center = NotificationCenter()
+    let journal = Journal<String>()
+    let name = Notification.Name("QueueFacadeTests.task")
+    let observer = center.addObserver(forName: name, object: nil, queue: queue.operationQueue) { _ in journal.write("observer") }
+    try await queue.run(lifetime: .forTests) {
+      queue.isSuspended = true
+      center.post(name: name, object: nil)
+      journal.write("has posted")
+    }
+    queue.isSuspended = false
+    #expect(journal.entries == ["observer", "has posted"])
+    center.removeObserver(observer)
+  }
+
+  private final class Posting: OwnedAsyncOperation, @unchecked Sendable {
+    let body: @Sendable () -> Void
+    init(_ body: @escaping @Sendable () -> Void) {
+      self.body = body
+      super.init(lifetime: .forTests)
+    }
+    override func run() async throws { body() }
+  }
+
+  @Test(arguments: [1, 2, OwnerScopedQueue.defaultMaxConcurrentOperationCount])
+  func postingFromInsideAnAsynchronousOperationReturns(limit: Int) {
+    let queue = OwnerScopedQueue(name: "posting", maxConcurrentOperationCount: limit)
+    let center = NotificationCenter()
+    let journal = Journal<String>()
+    let name = Notification.Name("QueueFacadeTests.asynchronous")
+    let observer = center.addObserver(forName: name, object: nil, queue: queue.operationQueue) { _ in journal.write("observer") }
+    let post: @Sendable () -> Void = {
+      #expect(OwnerScopedQueue.current === queue)
+      center.post(name: name, object: nil)
+      journal.write("has posted")
+    }
+    queue.addOperation(Posting(post))
+    queue.addOperation(
+      OwnedResultOperation(lifetime: .forTests) { () async throws -> Int in
+        post()
+        return 1
+      })
+    #expect(queue.becomesIdle())
+    #expect(journal.entries.sorted() == ["has posted", "has posted", "observer", "observer"])
+    center.removeObserver(observer)
+  }
+
+  /// What nobody waits for is added like anything else.
+  @Test func closuresAddedThroughTheFacadeInsideTheQueuesWorkRunInTheirTurn() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let facade = queue.operationQueue
+    let journal = Journal<Int>()
+    queue.addOperation {
+      facade.addOperation { journal.write(1) }
+      facade.addOperation { journal.write(2) }
+      journal.write(0)
+    }
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [0, 1, 2])
   }
 
   @Test func facadeRunsWhatIsAddedAfterItsQueueHasGone() {

@@ -22,62 +22,6 @@ import Testing
     override func perform() { performs.add() }
   }
 
-  /// Holds itself back, and tells who asks.
-  private final class Unwilling: OwnedOperation, @unchecked Sendable {  // constants
-    let isWilling = Mutexed(false)
-    private let asked: @Sendable () -> Void
-
-    init(_ asked: @escaping @Sendable () -> Void) {
-      self.asked = asked
-      super.init(lifetime: .forTests)
-    }
-
-    override var isReady: Bool {
-      asked()
-      return super.isReady && isWilling.value
-    }
-  }
-
-  /// A worker that has run out of work asks those that hold themselves back. If it had left before that, it would be the next to be sent for, and new jobs would have
-  /// to wait for the answer.
-  @Test(arguments: [1, OperationQueue.defaultMaxConcurrentOperationCount])
-  func questionThatAWorkerAsksBeforeItLeavesHoldsNoJobUp(limit: Int) {
-    let queue = OwnerScopedQueue(maxConcurrentOperationCount: limit)
-    let gate = Gate()
-    let isArmed = Mutexed(true)
-    let lastThread = Mutexed<UInt>(0)
-    let operation = Unwilling {
-      // Not by the timer, nor by a worker whose turn the operation is.
-      guard isArmed.value, Worker.current == nil, lastThread.value == UInt(pthread_self()) else { return }
-      isArmed.value = false
-      gate.pass()
-    }
-    queue.addOperation(operation)
-    let ran = DispatchSemaphore(value: 0)
-    let isHeldUp = returns {
-      // The timer may have the operation in its hands when the worker comes to ask: then the next worker does.
-      repeat {
-        queue.async(lifetime: .forTests) {
-          lastThread.value = UInt(pthread_self())
-          ran.signal()
-        }
-        ran.wait()
-      } while !gate.hasBegun(within: .milliseconds(20))
-    }
-    #expect(isHeldUp)
-    for _ in 0..<2 {
-      queue.async(lifetime: .forTests) { ran.signal() }
-      #expect(ran.comes())
-    }
-    gate.open()
-    operation.isWilling.value = true
-    #expect(queue.becomesIdle())
-    #expect(operation.isFinished)
-    // Another worker may have run it; the one that was held up comes back, and leaves.
-    #expect(returns { while queue.lock.withLock({ queue.state.workers.activeCount > 0 }) { sched_yield() } })
-    #expect(queue.lock.withLock { queue.state.waiting == 0 && queue.state.arriving == 0 })
-  }
-
   enum Way: CaseIterable { case end, cancel, cancelOwner, cancelAll }
 
   /// End against start, and cancel against start.
@@ -161,50 +105,39 @@ import Testing
   @Test(arguments: [true, false]) func workIsAddedBetweenTheEndAndTheNewsOfIt(isKnown: Bool) {
     let queue = OwnerScopedQueue()
     let lifetime = OwnerLifetime()
-    let (reaper, live) = (Gate(), LiveCount())
-    let joined = joinFirst(lifetime, reaper)
+    let live = LiveCount()
+    LifetimeReaper.hold(lifetime)
     if isKnown {
       queue.async(lifetime: lifetime) {}
       #expect(queue.becomesIdle())
     }
     queue.isSuspended = true
     lifetime.end()
-    #expect(reaper.hasBegun())
     for _ in 0..<10 {
       let (first, second) = (live.makeMember(), live.makeMember())
       queue.async(lifetime: lifetime) { first.mustNotRun() }
       queue.addOperation(lifetime: lifetime) { second.mustNotRun() }
     }
-    reaper.open()
+    LifetimeReaper.resume(lifetime)
     #expect(live.becomesZero())
     #expect(queue.becomesIdle())
     #expect(queue.statistics.skippedForEndedOwners == 20)
-    #expect(joined.isCancelled)
-  }
-
-  /// An operation that is the first whom the reaper tells of the end, and holds it up there.
-  private func joinFirst(_ lifetime: OwnerLifetime, _ gate: Gate) -> OwnedOperation {
-    let farewell = Farewell { gate.pass() }
-    return OwnedBlockOperation(lifetime: lifetime) { farewell.mustNotRun() }
   }
 
   /// A suspension that comes between an owner's end and the news of it does not stay behind.
   @Test func ownerIsSuspendedBetweenItsEndAndTheNewsOfIt() {
     let queue = OwnerScopedQueue()
     let lifetime = OwnerLifetime()
-    let reaper = Gate()
-    let joined = joinFirst(lifetime, reaper)
+    LifetimeReaper.hold(lifetime)
     queue.isSuspended = true
     queue.async(lifetime: lifetime) { Issue.record("has run") }
     lifetime.end()
-    #expect(reaper.hasBegun())
     queue.setSuspended(true, ownedBy: lifetime)
     queue.async(lifetime: lifetime) { Issue.record("has run") }
-    reaper.open()
+    LifetimeReaper.resume(lifetime)
     #expect(queue.becomesIdle())
-    #expect(queue.lock.withLock { queue.state.suspendedOwners.isEmpty })
+    #expect(queue.core.note { state in state.suspendedOwners.isEmpty })
     #expect(queue.statistics.skippedForEndedOwners == 2)
-    #expect(joined.isCancelled)
   }
 
   /// Barrier against late arrivals: from the last work before it, from the barrier itself, and from others meanwhile.
@@ -255,7 +188,8 @@ import Testing
     #expect(ran.value == 2)
   }
 
-  /// Limit raised against the last worker leaving: work is added and the limit lowered to nothing while the only worker is busy, so it leaves work behind.
+  /// Limit raised against the last worker leaving: work is added and the limit lowered to nothing while the only worker is busy, so it
+  /// leaves work behind.
   @Test func limitIsRaisedWhenTheLastWorkerHasLeftWorkBehind() {
     let threads = DispatchQueue(label: "threads", attributes: .concurrent)
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1, underlyingQueue: threads)

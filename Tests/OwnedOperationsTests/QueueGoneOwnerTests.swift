@@ -77,6 +77,19 @@ import Testing
     #expect(ran.value == 1)
   }
 
+  @Test func aLifetimeThatSeveralObjectsShareCanGetAParentAndBeEndedByHand() throws {
+    let queue = OwnerScopedQueue()
+    let token = OwnerLifetime.Token()
+    let sharing = [Sharing(token), Sharing(token)]
+    for owner in sharing { queue.async(owner: owner) { _ in } }
+    #expect(queue.becomesIdle())
+    try token.lifetime.setParent(OwnerLifetime.process)
+    #expect(token.lifetime.parent === OwnerLifetime.process)
+    token.lifetime.end()
+    #expect(!token.lifetime.isAlive)
+    withExtendedLifetime(sharing) {}
+  }
+
   @Test func ownerOfAnOperationIsHeldWhileItRunsAndLetGoOfWhenItHasRun() {
     let queue = OwnerScopedQueue()
     let gate = Gate()

@@ -3,8 +3,8 @@ import Testing
 
 @testable import OwnedOperations
 
-/// A job that is added to an idle queue goes along with the worker that is sent for. Here that worker runs on a queue of GCD's that stands still until the
-/// test lets it arrive.
+/// A job that is added to an idle queue goes along with the worker that is sent for. Here that worker runs on a queue of GCD's that stands
+/// still until the test lets it arrive.
 @Suite struct QueueHandoverTests {
   private func makeThreads() -> DispatchQueue { DispatchQueue(label: "threads", attributes: [.concurrent, .initiallyInactive]) }
 
@@ -12,15 +12,15 @@ import Testing
     let threads = makeThreads()
     let queue = OwnerScopedQueue(underlyingQueue: threads)
     queue.async(lifetime: .forTests) {}
-    let (hasHandover, isInBatch) = queue.lock.withLock {
-      (queue.state.handover != nil, queue.state.workers.active.first?.batch.hasRecords ?? false)
+    let (hasHandover, isInBatch) = queue.core.note { state in
+      (state.handover != nil, state.workers.active.first?.batch.hasRecords ?? false)
     }
     #expect(hasHandover && isInBatch)
     #expect(queue.statistics.pending == 1)
     threads.activate()
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}
-    #expect(queue.lock.withLock { queue.state.handover == nil && queue.state.arriving == 0 })
+    #expect(queue.core.note { state in state.handover == nil && state.arriving == 0 })
     #expect(queue.statistics.succeeded == 1)
   }
 
@@ -110,10 +110,10 @@ import Testing
   @Test func workerOnItsWayIsNotTakenForBlocked() {
     let threads = makeThreads()
     let queue = OwnerScopedQueue(underlyingQueue: threads)
-    queue.lock.withLock { queue.state.recordTime = 1_000 }
+    queue.core.note { state in state.recordTime = 1_000 }
     queue.async(lifetime: .forTests) {}
     for _ in 0..<3 { queue.lookAtWorkers() }
-    #expect(queue.lock.withLock { queue.state.stuck == 0 && queue.state.recordTime == 1_000 && queue.state.handover != nil })
+    #expect(queue.core.note { state in state.stuck == 0 && state.recordTime == 1_000 && state.handover != nil })
     threads.activate()
     #expect(queue.becomesIdle())
   }
@@ -123,16 +123,16 @@ import Testing
   func workersSetOutTogetherForLongJobs(nanoseconds: UInt64, expected: Int) {
     let threads = makeThreads()
     let queue = OwnerScopedQueue(underlyingQueue: threads)
-    queue.lock.withLock { queue.state.recordTime = nanoseconds }
+    queue.core.note { state in state.recordTime = nanoseconds }
     let ran = Counter()
     for _ in 0..<10 * QueueState.processors { queue.async(lifetime: .forTests) { ran.add() } }
-    let arriving = queue.lock.withLock { queue.state.arriving }
+    let arriving = queue.core.note { state in state.arriving }
     #expect(arriving == expected)
     threads.activate()
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}
     #expect(ran.value == 10 * QueueState.processors)
-    #expect(queue.lock.withLock { queue.state.arriving == 0 && queue.state.workers.activeCount == 0 })
+    #expect(queue.core.note { state in state.arriving == 0 && state.workers.activeCount == 0 })
   }
 
   @Test func limitHoldsWhileAHandedJobRuns() {
@@ -145,7 +145,7 @@ import Testing
     }
     #expect(gate.hasBegun())
     for number in 1...100 { queue.async(lifetime: .forTests) { journal.write(number) } }
-    let active = queue.lock.withLock { queue.state.workers.activeCount }
+    let active = queue.core.note { state in state.workers.activeCount }
     #expect(active == 1)
     gate.open()
     #expect(queue.becomesIdle())
@@ -164,6 +164,6 @@ import Testing
       }
     }
     #expect(ran.value == 6_000)
-    #expect(queue.lock.withLock { queue.state.handover == nil && queue.state.unfinished == 0 })
+    #expect(queue.core.note { state in state.handover == nil && state.unfinished == 0 })
   }
 }

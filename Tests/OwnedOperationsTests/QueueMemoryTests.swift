@@ -6,9 +6,9 @@ import Testing
 /// What is over leaves nothing behind, even in a queue that does not get to it.
 @Suite struct QueueMemoryTests {
   private func recordCount(in queue: OwnerScopedQueue) -> Int {
-    queue.lock.withLock {
+    queue.core.note { state in
       var count = 0
-      for stage in queue.state.stages {
+      for stage in state.stages {
         stage.forEachSlot { slot in
           for level in 0..<Stage.levelCount { count += slot.lane(at: level)?.work.count ?? 0 }
         }
@@ -111,7 +111,7 @@ import Testing
       lifetimes.append(lifetime)
       queue.async(lifetime: lifetime) {}
       if number % 50 == 49 { #expect(queue.becomesIdle()) }
-      most = max(most, queue.lock.withLock { queue.state.stages[0].slotCount })
+      most = max(most, queue.core.note { state in state.stages[0].slotCount })
     }
     #expect(most <= 256)
     withExtendedLifetime(lifetimes) {}

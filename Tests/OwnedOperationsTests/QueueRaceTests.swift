@@ -5,8 +5,8 @@ import Testing
 
 /// Two things at once, each way round: whoever wins, the counts are right and nothing is left.
 ///
-/// Where code of the user's runs between the two, `QueueGatedRaceTests` holds it up there. The decisions themselves are single exchanges, or made in one hold of the
-/// queue's lock, with no place for a gate: they are repeated here.
+/// Where code of the user's runs between the two, `QueueGatedRaceTests` holds it up there. The decisions themselves are single exchanges,
+/// or made in one hold of the queue's lock, with no place for a gate: they are repeated here.
 @Suite struct QueueRaceTests {
   private static let rounds = 300
 
@@ -167,15 +167,15 @@ import Testing
     }
   }
 
-  /// The timer finds no operation to ask after while another thread is asking; that thread has to set the timer again.
+  /// The timer may come while another thread is asking.
   @Test func examinationGoesOnThoughTheTimerCameWhileAnotherThreadWasAsking() {
     let queue = OwnerScopedQueue()
     let operation = Reluctant()
     queue.addOperation(operation)
     operation.blocksNext.value = true
-    Thread.detachNewThread { queue.examineWatched() }
-    #expect(operation.gate.hasBegun())  // some thread is asking, and holds the list
-    queue.examineWatchedAgain()
+    Thread.detachNewThread { queue.askWatched() }
+    #expect(operation.gate.hasBegun())  // some thread is asking
+    queue.askWatched()
     operation.blocksNext.value = false
     operation.gate.open()
     operation.isWilling.value = true

@@ -100,10 +100,10 @@ import Testing
     queue.isSuspended = true
     let operation = queue.addOperation(lifetime: lifetime) {}
     queue.addBarrierBlock {}
-    let (slot, taken) = queue.lock.withLock { () -> (OwnerSlot?, [TakenWork]) in
-      guard let slot = queue.state.stages[0].existingSlot(for: lifetime) else { return (nil, []) }
+    let (slot, taken) = queue.core.note { state -> (OwnerSlot?, [TakenWork]) in
+      guard let slot = state.stages[0].existingSlot(for: lifetime) else { return (nil, []) }
       slot.hasEnded = true
-      return (slot, queue.state.takePending(of: slot))
+      return (slot, state.takePending(of: slot))
     }
     operation.cancel()
     queue.isSuspended = false

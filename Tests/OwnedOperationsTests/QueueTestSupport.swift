@@ -14,6 +14,12 @@ func returns(_ body: @escaping @Sendable () -> Void) -> Bool {
   return done.wait(timeout: .now() + 60) == .success
 }
 
+/// Waits for something that is bound to come.
+/// - Returns: false if it has not come after a time that is long beyond doubt.
+func eventually(_ hasCome: @escaping @Sendable () -> Bool) -> Bool {
+  returns { while !hasCome() { usleep(500) } }
+}
+
 extension DispatchSemaphore {
   /// False if the signal has not come after a time that is long beyond doubt.
   func comes() -> Bool { wait(timeout: .now() + 60) == .success }
@@ -39,6 +45,37 @@ final class Gate: Sendable {
   func hasBegun() -> Bool { begun.comes() }
   func hasBegun(within time: DispatchTimeInterval) -> Bool { begun.wait(timeout: .now() + time) == .success }
   func open() { opened.signal() }
+}
+
+/// Something that happens once, for threads and tasks that wait for it.
+final class Event: Sendable {
+  private let lock = Lock()
+  // Guarded by `lock`.
+  nonisolated(unsafe) private var hasHappened = false
+  nonisolated(unsafe) private var waiting: [CheckedContinuation<Void, Never>] = []
+
+  var isPast: Bool { lock.withLock { hasHappened } }
+
+  func happen() {
+    let continuations = lock.withLock {
+      hasHappened = true
+      defer { waiting = [] }
+      return waiting
+    }
+    for continuation in continuations { continuation.resume() }
+  }
+
+  func happens() -> Bool { eventually { self.isPast } }
+
+  func awaited() async {
+    await withCheckedContinuation { continuation in
+      let isPast = lock.withLock {
+        if !hasHappened { waiting.append(continuation) }
+        return hasHappened
+      }
+      if isPast { continuation.resume() }
+    }
+  }
 }
 
 /// Runs a closure when it goes.

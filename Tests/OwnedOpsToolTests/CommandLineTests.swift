@@ -12,7 +12,7 @@ struct CommandLineTests {
   }
 
   @Test func everyCommandHasHelpWithAnExample() async throws {
-    for command in ["scan", "run", "graph"] {
+    for command in ["scan", "run", "graph", "status", "fetch"] {
       let outcome = try await run(command, "--help")
       #expect(outcome.status == 0)
       #expect(outcome.output.contains("Usage: ownedops \(command)"))
@@ -71,86 +71,58 @@ struct CommandLineTests {
     }
   }
 
-  @Test func picturesOfAScanAreWellFormed() async throws {
-    let directory = try TemporaryDirectory()
-    defer { directory.remove() }
-    for name in ["a<b/x", "c\"d/y"] { try directory.write(name, "same") }
-    let outcome = try await ToolBinary.run(["scan", "-q", "--timeline", "t.svg", "--trace", "t.json"], in: directory)
-    #expect(outcome.status == 0)
-    let trace = try JSONSerialization.jsonObject(with: Data(directory.read("t.json").utf8)) as? [String: Any]
-    let events = trace?["traceEvents"] as? [[String: Any]] ?? []
-    let names = events.compactMap { $0["ph"] as? String == "X" ? $0["name"] as? String : nil }
-    #expect(Set(names) == ["list", "fingerprint", "compare", "summarise"])
-    let picture = directory.read("t.svg")
-    #expect(picture.hasPrefix("<svg ") && picture.hasSuffix("</svg>\n"))
-    #expect(picture.contains("a&lt;b"))
-    #expect(!picture.contains("a<b"))
-  }
-
-  @Test func aPictureIsSmallHoweverManyJobsThereWere() {
-    let recorder = JobRecorder()
-    for number in 0..<100_000 {
-      let mark = recorder.begin()
-      recorder.end(mark, name: "job", owner: "owner \(number % 3)", outcome: number % 50_000 == 7 ? .failed : .succeeded)
+  @Test func shortOptionsMayStandTogetherAndBeforeTheirValue() throws {
+    func parsed(_ words: String...) throws -> Arguments { try Arguments(words.map { Array($0.utf8) }, syntax: RunOptions.syntax) }
+    for words in [["-j4"], ["-j", "4"], ["-j=4"], ["--jobs=4"], ["--jobs", "4"], ["-qj4"], ["-qj", "4"], ["-kqj4"]] {
+      let arguments = try Arguments((words + ["file"]).map { Array($0.utf8) }, syntax: RunOptions.syntax)
+      #expect(arguments.text("--jobs") == "4", "\(words)")
+      #expect(arguments.has("--quiet") == words[0].contains("q"), "\(words)")
+      #expect(arguments.operands == [Array("file".utf8)])
     }
-    let picture = TimelinePicture(recorder.record).svg
-    #expect(picture.utf8.count < 400_000)
-    #expect(picture.components(separatedBy: "job, owner 1: failed").count == 2, "those that fail are all there")
-    #expect(picture.components(separatedBy: ": failed").count == 3)
-  }
-
-  @Test func namesThatXMLForbidsAreShownWithoutWhatItForbids() {
-    #expect(TimelinePicture.escaped("a\u{1b}[0m<\u{0}>&\"é") == "a\u{fffd}[0m&lt;\u{fffd}&gt;&amp;&quot;é")
-  }
-
-  @Test func ticksAreRoundAndToldApart() {
-    #expect(TimelineLayout.ticks(upTo: 0.95).times.map(TimelineLayout.ticks(upTo: 0.95).label).prefix(3) == ["0.0 s", "0.1 s", "0.2 s"])
-    #expect(TimelineLayout.ticks(upTo: 0.012).times.map(TimelineLayout.ticks(upTo: 0.012).label).last == "12 ms")
-    for last in [1e-6, 0.0037, 0.1, 1, 7, 59, 3600, 86_400] {
-      let (times, label) = TimelineLayout.ticks(upTo: last)
-      #expect((2...11).contains(times.count), "\(last)")
-      #expect(Set(times.map(label)).count == times.count, "\(last)")
-      #expect(times.allSatisfy { $0 <= last * 1.000001 })
+    #expect(try parsed("-qh").wantsHelp)
+    #expect(try parsed("--", "-j4").operands == [Array("-j4".utf8)])
+    #expect(try parsed("-").operands == [Array("-".utf8)])
+    let pattern = try Arguments([Array("-x".utf8) + [0xff]], syntax: ScanOptions.syntax)
+    #expect(pattern.bytes("--exclude") == [0xff])
+    let wrong: [([String], String)] = [
+      (["-qz4"], "run: unknown option -z in -qz4"), (["-jobs"], "\"obs\" is not a whole number"),
+      (["-quiet"], "run: unknown option -u in -quiet; did you mean \"--quiet\"?"), (["-qj"], "run: -j needs a value: -j N"),
+      (["-q=1"], "run: -q takes no value"), (["-é"], "run: unknown option -é;"),
+    ]
+    for (words, message) in wrong {
+      #expect {
+        _ = try RunOptions(Arguments((words + ["file"].filter { _ in words != ["-qj"] }).map { Array($0.utf8) }, syntax: RunOptions.syntax))
+      } throws: { error in
+        #expect("\(error)".contains(message), "\(error)")
+        return true
+      }
     }
   }
 
-  @Test func aPictureThatCannotBeWrittenIsAnErrorAndTheRestIsShown() async throws {
-    let directory = try TemporaryDirectory()
-    defer { directory.remove() }
-    try directory.write("jobs.json", #"{"jobs":[{"name":"a","command":["true"]}]}"#)
-    let run = try await ToolBinary.run(["run", "jobs.json", "--timeline", "nowhere/t.svg"], in: directory)
-    #expect(run.status == 1)
-    #expect(run.errors == "ownedops: can't create nowhere/t.svg: No such file or directory\n")
-    #expect(run.output.hasSuffix("1 succeeded, 0 failed, 0 cancelled\n"))
-    let scan = try await ToolBinary.run(["scan", "-q", "--trace", "nowhere/t.json"], in: directory)
-    #expect(scan.status == 1)
-    #expect(scan.errors == "ownedops: can't create nowhere/t.json: No such file or directory\n")
-    #expect(scan.output.hasPrefix("1 file in 1 directory"))
-    #if os(Linux)
-      let full = try await ToolBinary.run(["run", "jobs.json", "--timeline", "/dev/full"], in: directory)
-      #expect(full.status == 1)
-      #expect(full.errors == "ownedops: can't write /dev/full: No space left on device\n")
-    #endif
-  }
-
-  @Test func theGraphIsDrawn() async throws {
-    let directory = try TemporaryDirectory()
-    defer { directory.remove() }
+  @Test func controlCharactersAreEscapedInAllMessages() async throws {
+    #expect("a\u{1b}[2J\n\u{85}\u{202e}é\\".controlsEscaped == #"a\x1b[2J\n\u{85}\u{202e}é\"#)
+    #expect(Array("a\u{1b}\\\u{202e}".utf8).escapedName == #"a\x1b\\\u{202e}"#)
+    let escape = "\u{1b}[2J"
     let json =
-      #"{"owners":[{"name":"site"}],"jobs":[{"name":"a","command":["true"]},{"name":"b \"x\"","owner":"site","after":["a"],"command":["true"]}]}"#
-    let dot = try await ToolBinary.run(["graph", "-"], in: directory, input: json)
-    #expect(dot.output.contains("j0 -> j1;") && dot.output.contains(#"label="b \"x\"""#) && dot.output.contains("label=\"site\""))
-    let mermaid = try await ToolBinary.run(["graph", "-", "--format", "mermaid"], in: directory, input: json)
-    #expect(mermaid.output.contains("j0 --> j1") && mermaid.output.contains("subgraph o0[\"site\"]"))
-    // A program in Graphviz's place, which shows what it was given.
-    try directory.write("bin/dot", "#!/bin/sh\necho \"<svg $1>\"; exec /bin/cat")
-    #expect(chmod(directory.path + "/bin/dot", 0o700) == 0)
-    let drawn = try await ToolBinary.run(
-      ["graph", "-", "--format=svg"], in: directory, input: json, environment: ["PATH": directory.path + "/bin"])
-    #expect(drawn.status == 0)
-    #expect(drawn.output == "<svg -Tsvg>\n" + dot.output)
-    let svg = try await ToolBinary.run(["graph", "-", "--format=svg"], in: directory, input: json, environment: ["PATH": directory.path])
-    #expect(svg.status == 2)
-    #expect(svg.errors.contains("install Graphviz"))
+      #"{"owners":[{"name":"o\u001b"}],"jobs":[{"name":"a\u001b","owner":"o\u001b","command":["no\u001b"],"directory":"no\u001b"},"#
+      + #"{"name":"b","after":["a\u001b"],"command":["true"]}]}"#
+    let cases: [([String], String)] = [
+      (["scan", escape], ""), ([escape], ""), (["run", "--" + escape, "x"], ""), (["run", escape], ""), (["run", "-j" + escape, "x"], ""),
+      (["run", "-"], json), (["run", "-", "-k", "--grace", "1s"], json), (["graph", "-"], json), (["run", "-"], "{\"\(escape)\":1}"),
+      (["run", "-"], #"{"jobs":[{"name":"x\u001b","commandx":["true"]}]}"#), (["run", "-", "--timeline", "\(escape)/x"], json),
+      (["run", "-", "--log-dir", "/dev/null/\(escape)"], json), (["scan", "--exclude", "/" + escape, escape], ""),
+    ]
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    for (arguments, input) in cases {
+      let outcome = try await ToolBinary.run(arguments, in: directory, input: input)
+      #expect(
+        !(outcome.output + outcome.errors).unicodeScalars.contains { $0.value < 0x20 && $0 != "\n" || $0.value == 0x7f }, "\(arguments)")
+    }
+  }
+
+  @Test func exitStatusesOfAScanAreInItsHelp() async throws {
+    let help = try await run("scan", "--help").output
+    for text in ["0 all was read", "3 the budget was used up", "4 something could not be read", "130"] { #expect(help.contains(text)) }
   }
 }

@@ -77,7 +77,7 @@ struct RunEndTests {
     #expect(!directory.contains("ran"))
   }
 
-  @Test(arguments: [("INT", SIGINT), ("TERM", SIGTERM), ("HUP", SIGHUP)])
+  @Test(arguments: [("INT", SIGINT), ("TERM", SIGTERM), ("HUP", SIGHUP), ("QUIT", SIGQUIT)])
   func interruptingLeavesNoProcess(name: String, number: Int32) async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -88,6 +88,8 @@ struct RunEndTests {
     let outcome = try await ToolBinary.run(["run", "-", "--grace=100ms"], in: directory, input: json)
     #expect(outcome.status == 128 + number)
     #expect(outcome.output.contains("cancelled tree: interrupted"))
+    // No report of a crash, only this.
+    #expect(outcome.errors == "ownedops: interrupted: waiting for 1 command to end (tree), 0.10 s at most; once more kills at once\n")
     #expect(outcome.output.hasSuffix("0 succeeded, 0 failed, 2 cancelled\n"))
     #expect(!directory.contains("ran"))
     expectGone("pids", 2, in: directory)
@@ -118,6 +120,67 @@ struct RunEndTests {
     expectGone("pids", count, in: directory)
   }
 
+  #if os(Linux)
+    @Test func whatJobsLeaveBehindIsAskedToEndBeforeItIsKilled() async throws {
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      // One ends when asked, one is deaf; both have left their job's group.
+      let line = """
+        setsid sh -c 'trap "echo told > told; exit" TERM; echo $$ >> pids; touch polite; while :; do sleep 0.02; done' &
+        setsid sh -c 'trap "" TERM; echo $$ >> pids; touch deaf; while :; do sleep 0.02; done' &
+        while [ ! -e polite ] || [ ! -e deaf ]; do :; done
+        """
+      let outcome = try await ToolBinary.run(
+        ["run", "-", "--grace=2s"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
+      #expect(outcome.status == 0)
+      #expect(directory.read("told") == "told\n")
+      expectGone("pids", 2, in: directory)
+    }
+
+    @Test func orphansAreLeftAloneIfAsked() async throws {
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      // One stays in the group, one leaves it, and both write to what was their job's output when the tool has gone.
+      let orphan = "echo $$ >> pids; read x < go; echo more; echo more >&2; echo alive > $1"
+      try directory.write("orphan", orphan)
+      #expect(mkfifo(directory.path + "/go", 0o600) == 0)
+      let near = try ListeningPipe("near", in: directory)
+      let far = try ListeningPipe("far", in: directory)
+      let line = "sh orphan near & setsid sh orphan far & while [ $(wc -l < pids) -lt 2 ]; do :; done; echo out"
+      try directory.write("pids", "")
+      let outcome = try await ToolBinary.run(
+        ["run", "-", "--keep-orphans"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
+      #expect(outcome.status == 0)
+      #expect(outcome.output.contains("succeeded a"))
+      let processes = directory.processes(in: "pids")
+      #expect(processes.count == 2)
+      for process in processes { #expect(Processes.isRunning(process)) }
+      let go = open(directory.path + "/go", O_RDWR | O_CLOEXEC)
+      #expect(write(go, "x\nx\n", 4) == 4)
+      #expect(await near.readToEnd() == "alive\n")
+      #expect(await far.readToEnd() == "alive\n")
+      close(go)
+    }
+
+    @Test func aProcessThatTheRunDidNotStartIsLeftAlone() async throws {
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      try directory.write("jobs.json", "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(escape))}]}")
+      // The shell's child, and that one's, become the executable's with the shell.
+      let line =
+        "sh -c 'sleep 300 & echo $! > others; echo $$ >> others; wait' & while [ ! -s others ]; do :; done; exec \"$OWNEDOPS\" run jobs.json"
+      let outcome = try await ToolBinary.shell(line, in: directory)
+      #expect(outcome.status == 0)
+      expectGone("pids", 1, in: directory)
+      let others = directory.processes(in: "others")
+      #expect(others.count == 2)
+      for process in others {
+        #expect(Processes.isRunning(process))
+        kill(process, SIGKILL)
+      }
+    }
+  #endif
+
   @Test func killingTheToolItselfLeavesNoProcess() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -130,7 +193,8 @@ struct RunEndTests {
       count = 3
     #endif
     let line = "exec 9>pipe; " + deafTree(then: end)
-    let outcome = try await ToolBinary.run(["run", "-"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
+    let outcome = try await ToolBinary.run(
+      ["run", "-", "--grace=100ms"], in: directory, input: "{\"jobs\":[{\"name\":\"a\",\"command\":\(quoted(line))}]}")
     #expect(outcome.status == -SIGKILL)
     #expect(directory.processes(in: "pids").count == count)
     // The guard needs a moment, however long the machine takes; the suite's limit ends a wait in vain.

@@ -82,4 +82,37 @@ struct ScanScaleTests {
     let isRight = pairs == expected
     #expect(isRight, "the groups are those that were made")
   }
+
+  @Test func aTreeOfTenThousandLevelsIsScannedInTimeThatGrowsWithItsDepth() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let count = Sanitizer.isActive ? 2000 : 10_000
+    var descriptor = open(directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    for _ in 0..<count {
+      try #require(mkdirat(descriptor, "d", 0o700) == 0)
+      let next = openat(descriptor, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+      close(descriptor)
+      try #require(next >= 0)
+      descriptor = next
+    }
+    for name in ["one", "two"] {
+      let file = openat(descriptor, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+      try #require(write(file, "same", 4) == 4)
+      close(file)
+    }
+    close(descriptor)
+    // Few descriptors: those that are kept open are closed again. And pictures and patterns, which also look at paths.
+    let line = "ulimit -n 128; \"$OWNEDOPS\" scan --json -q --exclude a/b/c --trace t.json"
+    let start = ContinuousClock.now
+    let outcome = try await ToolBinary.shell(line, in: directory)
+    let time = ContinuousClock.now - start
+    print("\(count) levels: \(time)")
+    #expect(outcome.status == 0)
+    let answer = try JSONDecoder().decode(Answer.self, from: Data(outcome.output.utf8))
+    #expect(answer.counts.directories == count + 1)
+    #expect(answer.groups.count == 1)
+    #expect(answer.counts.unreadable == 0)
+    // One second or two; with a cost that grows with the square, minutes.
+    #expect(time < .seconds(30))
+  }
 }

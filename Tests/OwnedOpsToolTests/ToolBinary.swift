@@ -31,6 +31,17 @@ enum ToolBinary {
     try await run(URL(fileURLWithPath: "/bin/sh"), ["-c", line], in: directory, input: nil, environment: ["OWNEDOPS": url.path])
   }
 
+  /// What runs the executable as somebody who is not root: nothing but itself, unless that is root. Nil: root can't be left.
+  static let unprivileged: String? = {
+    guard geteuid() == 0 else { return "exec" }
+    let line = "exec setpriv --reuid=65534 --regid=65534 --clear-groups"
+    let probe = try? TemporaryDirectory()
+    defer { probe?.remove() }
+    guard let probe else { return nil }
+    let status = try? Child(["/bin/sh", "-c", "\(line) \"$0\" --version", url.path], in: probe).waitForStatus()
+    return status == 0 ? line : nil
+  }()
+
   private static func run(
     _ program: URL, _ arguments: [String], in directory: TemporaryDirectory, input: String?, environment: [String: String]
   ) async throws -> Outcome {
@@ -62,7 +73,7 @@ struct Child: Sendable {
     var command = ChildProcess.Command(words: ["/bin/sh", "-c", line, "sh", input, output, errors] + words)
     command.directory = directory.path
     command.environment = try environment.merging(["LSAN_OPTIONS": LeakSuppressions.options.get()]) { changed, _ in changed }
-    identifier = try ChildProcess.start(command, output: nowhere, ownGroup: false)
+    identifier = try ChildProcess.start(command, output: nowhere, keepsError: true)
   }
 
   /// Negated if it was a signal. Call it once.
@@ -82,8 +93,8 @@ struct Child: Sendable {
   }
 }
 
-/// For the leak check of an executable that was built with AddressSanitizer. What it takes for a leak when an object with weak references is
-/// alive at the exit is the record of these, to which Swift keeps a pointer in a form that the check can't read.
+/// For the leak check of an executable that was built with AddressSanitizer. What it takes for a leak when an object with weak references
+/// is alive at the exit is the record of these, to which Swift keeps a pointer in a form that the check can't read.
 private enum LeakSuppressions {
   static let options = Result {
     let path = ToolBinary.url.deletingLastPathComponent().appendingPathComponent("ownedops-tests.lsan").path
@@ -150,10 +161,13 @@ struct ListeningPipe {
     _ = fcntl(descriptor, F_SETFL, 0)
   }
 
-  /// All that comes until no process holds the other end any more. Call it once, when one has opened it.
+  /// All that comes until no process holds the other end any more, after one has opened it. Call it once.
   func readToEnd() async -> String {
     await withCheckedContinuation { continuation in
       Thread.detachNewThread { [descriptor] in
+        // Before the first writer there is an end, too, for who reads; not for who polls.
+        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        while poll(&entry, 1, -1) < 0, errno == EINTR {}
         let data = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true).readDataToEndOfFile()
         continuation.resume(returning: String(decoding: data, as: UTF8.self))
       }

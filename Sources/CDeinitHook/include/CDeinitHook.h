@@ -1,7 +1,8 @@
 #ifndef C_DEINIT_HOOK_H
 #define C_DEINIT_HOOK_H
 
-/// Tells the processor that this thread looks at something again and again: some ten nanoseconds without work, which the other thread of the core can use.
+/// Tells the processor that this thread looks at something again and again: some ten nanoseconds without work, which the other thread of
+/// the core can use.
 static inline void cdh_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -15,6 +16,33 @@ extern _Thread_local void *_Nullable cdh_thread_slots[8];
 
 static inline void *_Nullable cdh_thread_slot(int index) { return cdh_thread_slots[index]; }
 static inline void cdh_set_thread_slot(int index, void *_Nullable value) { cdh_thread_slots[index] = value; }
+
+/// Something that this thread is inside of, and the call that has brought it there.
+struct cdh_use {
+  const void *_Nullable object;
+  const char *_Nullable call;
+  const char *_Nullable file;
+  unsigned long line;
+};
+
+/// How deep uses can be nested.
+#define CDH_MOST_USES 16
+
+extern _Thread_local int cdh_use_count;
+extern _Thread_local struct cdh_use cdh_uses[CDH_MOST_USES];
+
+static inline int cdh_count_of_uses(void) { return cdh_use_count; }
+static inline struct cdh_use cdh_use_at(int index) { return cdh_uses[index]; }
+/// There must be fewer than CDH_MOST_USES.
+static inline void cdh_push_use(struct cdh_use use) { cdh_uses[cdh_use_count++] = use; }
+static inline void cdh_pop_use(void) { cdh_use_count--; }
+/// The index of the innermost use of the object; -1 if this thread is not inside of one.
+static inline int cdh_find_use(const void *_Nonnull object) {
+  for (int index = cdh_use_count - 1; index >= 0; index--) {
+    if (cdh_uses[index].object == object) return index;
+  }
+  return -1;
+}
 
 #if !defined(__APPLE__)
 
@@ -47,8 +75,8 @@ _Bool cdh_is_deinitialising(void *object);
 /// Takes a strong reference and returns the object, or returns null when it is deinitialising. The memory must still be there.
 void *_Nullable cdh_try_retain(void *object);
 
-/// Whether the caller's strong reference is the object's only one. Reads the count and writes nothing.
-_Bool cdh_is_uniquely_referenced(void *object);
+/// How many strong references there are to the object. The memory must still be there; writes nothing.
+size_t cdh_reference_count(void *object);
 
 /// Holds on to the memory of an object, which outlives the object then, until `cdh_release_memory`.
 void cdh_hold_memory(void *object);

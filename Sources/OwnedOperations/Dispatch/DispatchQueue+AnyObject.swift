@@ -12,8 +12,9 @@ extension DispatchQueue {
   /// DispatchQueue.global().async(owner: cache) { cache in cache.trim() }
   /// ```
   ///
-  /// Everything else is as for an `OperationOwner`; the lifetime is that of ``OwnerLifetime/of(_:)-(AnyObject)``, which is looked up by address
-  /// at every call. Where a great many blocks are submitted, fetch the lifetime once and use the `lifetime:` form, or store a token.
+  /// Everything else is as for an `OperationOwner`; the lifetime is that of ``OwnerLifetime/of(_:)-(AnyObject)``, which is looked up by
+  /// address at every call. Where a great many blocks are submitted, fetch the lifetime once and use the `lifetime:` form, or store a
+  /// token.
   /// - Parameters:
   ///   - owner: the object whose deinit cancels the body.
   ///   - group: entered now; left when the body has run and been released, or has been released because the owner ended.
@@ -41,7 +42,8 @@ extension DispatchQueue {
   ///
   /// Everything else is as for an `OperationOwner`.
   /// - Parameters:
-  ///   - deadline: when to run the body, at the earliest, with GCD's own leeway of a tenth of the delay, from a millisecond to a minute. If it has passed, now.
+  ///   - deadline: when to run the body, at the earliest, with GCD's own leeway of a tenth of the delay, from a millisecond to a minute. If
+  ///     it has passed, now.
   ///   - owner: the object whose deinit cancels the body.
   ///   - qos: as for GCD's own `asyncAfter`.
   ///   - flags: as for GCD's own `asyncAfter`.

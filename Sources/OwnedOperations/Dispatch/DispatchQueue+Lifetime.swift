@@ -9,8 +9,8 @@ extension DispatchQueue {
   /// session.end()  // what has not started never starts
   /// ```
   ///
-  /// When the lifetime ends, or has ended, the body and all it captures are released in the background, at once, however busy the
-  /// queue is and even if it is suspended. The pending block keeps the lifetime, but not the owner: the body must not capture it. Constant time.
+  /// When the lifetime ends, or has ended, the body and all it captures are released in the background, at once. The queue may be busy or
+  /// suspended. The pending block keeps the lifetime, but not the owner: the body must not capture it. Constant time.
   /// - Parameters:
   ///   - lifetime: its end cancels the body.
   ///   - group: entered now; left when the body has run and been released, or has been released because the lifetime ended.
@@ -39,9 +39,11 @@ extension DispatchQueue {
   /// ```
   ///
   /// When the lifetime ends, the body, all it captures and the timer are released in the background, at once and not at the
-  /// deadline. On a suspended queue the timer itself (about 400 bytes, nothing of the caller's) stays until the queue is resumed. Constant time.
+  /// deadline. On a suspended queue the timer itself (about 400 bytes, nothing of the caller's) stays until the queue is resumed. Constant
+  /// time.
   /// - Parameters:
-  ///   - deadline: when to run the body, at the earliest, with GCD's own leeway of a tenth of the delay, from a millisecond to a minute. If it has passed, now.
+  ///   - deadline: when to run the body, at the earliest, with GCD's own leeway of a tenth of the delay, from a millisecond to a minute. If
+  ///     it has passed, now.
   ///   - lifetime: its end cancels the body.
   ///   - qos: as for GCD's own `asyncAfter`.
   ///   - flags: as for GCD's own `asyncAfter`.

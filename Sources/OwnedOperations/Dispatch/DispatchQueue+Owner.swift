@@ -15,10 +15,10 @@ extension DispatchQueue {
   /// }
   /// ```
   ///
-  /// The owner is held weakly until the body runs, and strongly while it runs. The body must not capture the owner: it gets it. When
-  /// the owner ends, or has ended, the body and all it captures are released in the background, at once, however busy the queue is and even if
-  /// it is suspended; what stays in the queue until its turn is an empty block. If the owner ends while the body runs, the body
-  /// runs to its end, and the last reference to the owner may go on this queue. Constant time.
+  /// The owner is held weakly until the body runs, and strongly while it runs. The body must not capture the owner: it gets it. When the
+  /// owner ends, or has ended, the body and all it captures are released in the background, at once. The queue may be busy or suspended;
+  /// what stays in the queue until its turn is an empty block. If the owner ends while the body runs, the body runs to its end. The last
+  /// reference to the owner may go on this queue then. Constant time.
   /// - Parameters:
   ///   - owner: the object whose end cancels the body.
   ///   - group: entered now; left when the body has run and been released, or has been released because the owner ended.
@@ -50,7 +50,8 @@ extension DispatchQueue {
   /// background, at once and not at the deadline. On a suspended queue the timer itself (about 400 bytes, nothing
   /// of the caller's) stays until the queue is resumed. Constant time.
   /// - Parameters:
-  ///   - deadline: when to run the body, at the earliest, with GCD's own leeway of a tenth of the delay, from a millisecond to a minute. If it has passed, now.
+  ///   - deadline: when to run the body, at the earliest, with GCD's own leeway of a tenth of the delay, from a millisecond to a minute. If
+  ///     it has passed, now.
   ///   - owner: the object whose end cancels the body.
   ///   - qos: as for GCD's own `asyncAfter`.
   ///   - flags: as for GCD's own `asyncAfter`.
@@ -67,12 +68,16 @@ extension DispatchQueue {
     _ body: @escaping @Sendable (Owner) -> Void
   ) {
     guard lifetime.isAlive else { return }
-    guard let group else {
-      submit(OwnerBlock(lifetime, owner, body), qos: qos, flags: flags)
-      return
+    let place = DispatchPlace(queue: self, qos: qos, flags: flags)
+    let block: OwnerBlock
+    if let group {
+      let grouped = GroupedBody(body, in: group)
+      block = OwnerBlock(lifetime, owner, at: place) { owner in grouped.body?(owner) }
+    } else {
+      block = OwnerBlock(lifetime, owner, at: place, body)
     }
-    let grouped = GroupedBody(body, in: group)
-    submit(OwnerBlock(lifetime, owner) { owner in grouped.body?(owner) }, qos: qos, flags: flags)
+    submit(block, qos: qos, flags: flags)
+    block.wasSubmitted()
   }
 
   func asyncAfter<Owner: AnyObject & Sendable>(
@@ -82,7 +87,8 @@ extension DispatchQueue {
     guard lifetime.isAlive else { return }
     let timer = makeTimer()
     let delayed = DelayedBody(body, on: timer)
-    let block = OwnerBlock(lifetime, owner) { owner in delayed.body(owner) }
+    let place = DispatchPlace(queue: self, qos: qos, flags: flags)
+    let block = OwnerBlock(lifetime, owner, at: place) { owner in delayed.body(owner) }
     submit(block, on: timer, deadline: deadline, qos: qos, flags: flags)
   }
 }

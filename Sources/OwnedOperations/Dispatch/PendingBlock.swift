@@ -8,10 +8,13 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// `isClaimed` goes from false to true, once. Whoever turns it, the queue's thread that is about to run the body or the reaper that heard
-/// of the owner's end, owns the body from then on; before, nobody touches it after the initialiser. Claiming acquires and
-/// releases. A block claimed to run reads the lifetime's state after the claim, and that load decides.
-class PendingBlock: LifetimeMember, @unchecked Sendable {  // by the protocol above; what subclasses add belongs to the claimer too
+/// `isClaimed` goes from false to true. Whoever turns it owns the body from then on: the queue's thread that is about to run it, or the
+/// reaper that heard of the owner's end; before, nobody touches it after the initialiser. Claiming acquires and releases. A block claimed
+/// to run reads the lifetime's state after the claim, and that load decides.
+///
+/// A block whose owner only bodies hold gives the claim back, and comes to the queue again when somebody else holds the owner
+/// (`OwnerHold`). The end of a lifetime that came in between has found it claimed; so it is asked for once more after that.
+class PendingBlock: LifetimeMember, HeldBackWork, @unchecked Sendable {  // by the protocol above; what is added is the claimer's
   final let lifetime: OwnerLifetime
   static let memberKind: MemberKind = MemberKindOf<PendingBlock>()
   final var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
@@ -28,8 +31,23 @@ class PendingBlock: LifetimeMember, @unchecked Sendable {  // by the protocol ab
   /// The queue has come to the block.
   final func run() {
     guard claim() else { return }
-    if lifetime.isAlive { runBody() } else { releaseBody() }
+    guard lifetime.isAlive || Mutation.blockSkipsTheLifetime.isOn else { return releaseBody() }
+    switch runBody() {
+    case .over: return
+    case .heldBack(let hold):
+      isClaimed.store(false, ordering: .releasing)
+      hold.keep(self)
+    }
+    if !lifetime.isAlive, !Mutation.heldBackBlockMissesTheEnd.isOn { lifetimeDidEnd() }
   }
+
+  enum Turn {
+    case over
+    /// Nothing was done, because only bodies hold the owner, or a block that was held back comes before this one.
+    case heldBack(OwnerHold)
+  }
+
+  final func ownerWasDecided() { resubmit() }
 
   final func lifetimeDidEnd() {
     if claim() { releaseBody() }
@@ -39,10 +57,14 @@ class PendingBlock: LifetimeMember, @unchecked Sendable {  // by the protocol ab
     !isClaimed.exchange(true, ordering: .acquiringAndReleasing)
   }
 
-  /// Takes the body out, calls it if there is an owner to give to it, and lets go of it. Called at most once, and not after `releaseBody`.
-  func runBody() {}
+  /// Takes the body out, calls it if there is an owner to give to it, and lets go of it. Not called after `releaseBody`.
+  func runBody() -> Turn { .over }
 
-  /// Called at most once, and not after `runBody`.
+  /// Has the queue come to the block again.
+  func resubmit() {}
+
+  /// Hands the body to ``DeferredReleases``: neither the reaper nor the queue waits for deinits of the user's. Called at most once, and not
+  /// after `runBody`.
   func releaseBody() {}
 }
 
@@ -55,32 +77,81 @@ final class LifetimeBlock: PendingBlock, @unchecked Sendable {  // as its base c
     super.init(lifetime)
   }
 
-  override func runBody() {
+  override func runBody() -> Turn {
     body.take()?()
+    return .over
   }
 
   override func releaseBody() {
-    body = nil
+    if let body = body.take() { DeferredReleases.add(consume body) }
   }
 }
 
-/// Work of an object, held weakly until the body runs.
-final class OwnerBlock<Owner: AnyObject & Sendable>: PendingBlock, @unchecked Sendable {  // as its base class
-  private var body: (@Sendable (Owner) -> Void)?
-  private weak var owner: Owner?  // written in the initialiser only
+/// Where a block that has been held back goes again.
+struct DispatchPlace {
+  let queue: DispatchQueue
+  let qos: DispatchQoS
+  let flags: DispatchWorkItemFlags
+}
 
-  init(_ lifetime: OwnerLifetime, _ owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) {
-    self.body = body
-    self.owner = owner
+/// Work of an object, which is held while the body runs, and not before.
+final class OwnerBlock: PendingBlock, @unchecked Sendable {  // as its base class
+  private var body: ErasedOwnerBody.Body?
+  private let hold: OwnerHold
+  private let place: DispatchPlace
+  /// Stands in the hold's line for its dispatch queue.
+  private var isDisplaced = false
+
+  init<Owner: AnyObject & Sendable>(
+    _ lifetime: OwnerLifetime, _ owner: Owner, at place: DispatchPlace, _ body: @escaping @Sendable (Owner) -> Void
+  ) {
+    self.body = ErasedOwnerBody.erase(body)
+    self.place = place
+    hold = OwnerHold.of(owner, lifetime)
     super.init(lifetime)
   }
 
-  override func runBody() {
-    guard let body = body.take(), let owner else { return }
-    withExtendedLifetime(owner) { body(owner) }
+  /// For an owner that isn't Sendable: the hold and the body are what is left of it.
+  init(_ lifetime: OwnerLifetime, _ hold: OwnerHold, at place: DispatchPlace, _ body: @escaping ErasedOwnerBody.Body) {
+    self.body = body
+    self.place = place
+    self.hold = hold
+    super.init(lifetime)
   }
 
+  override func runBody() -> Turn {
+    if hold.mustGoBehind(self, on: place.queue) { return holdBack() }
+    switch hold.begin() {
+    case .begins(let owner):
+      leaveLine()
+      if let body = body.take() { hold.call(body, with: owner) }
+      hold.end(owner)
+      return .over
+    case .heldBack: return holdBack()
+    case .gone:
+      releaseBody()
+      return .over
+    }
+  }
+
+  private func holdBack() -> Turn {
+    if !isDisplaced { hold.displace(self, on: place.queue) }
+    isDisplaced = true
+    return .heldBack(hold)
+  }
+
+  private func leaveLine() {
+    if isDisplaced { hold.settle(self, on: place.queue) }
+    isDisplaced = false
+  }
+
+  /// Work of the owner was added, which may be held back.
+  func wasSubmitted() { hold.lookAgainIfHeldBack() }
+
+  override func resubmit() { ThreadStart.on(place.queue, qos: place.qos, flags: place.flags) { self.run() } }
+
   override func releaseBody() {
-    body = nil
+    leaveLine()
+    if let body = body.take() { DeferredReleases.add(consume body) }
   }
 }

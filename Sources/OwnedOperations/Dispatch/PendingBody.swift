@@ -21,9 +21,9 @@ final class GroupedBody<Body: Sendable>: Sendable {
 /// A body with the timer that will run it. The timer goes with the body: when the owner ends, nothing waits for the deadline.
 final class DelayedBody<Body: Sendable>: Sendable {
   let body: Body
-  nonisolated(unsafe) private let timer: any DispatchSourceTimer  // a GCD source: any thread may cancel it
+  private let timer: UptimeTimer
 
-  init(_ body: Body, on timer: any DispatchSourceTimer) {
+  init(_ body: Body, on timer: UptimeTimer) {
     self.body = body
     self.timer = timer
   }

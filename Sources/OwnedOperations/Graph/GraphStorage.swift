@@ -3,12 +3,10 @@ import Foundation
 /// What a graph consists of, as it is being built. The graph and its nodes share it; only the graph keeps the closures alive, so that a
 /// closure may capture nodes of its own graph.
 ///
-/// A node is a number. What is known of it lies in arrays: its closure, its attributes (priority and owner in four bytes), and a name for those
-/// that have one. An edge is eight bytes.
+/// A node is a number. What is known of it lies in arrays: its closure, its attributes (priority and owner in four bytes), and a name for
+/// those that have one. An edge is eight bytes.
 final class GraphStorage: Sendable {
-  private let lock = Lock()
-  /// Guarded by `lock`, which is what makes its accesses exclusive.
-  @exclusivity(unchecked) nonisolated(unsafe) private var contents: Contents
+  private let contents: Locked<Contents>
 
   private struct Contents {
     var bodies = NodeBodies()
@@ -23,37 +21,43 @@ final class GraphStorage: Sendable {
     var policy = DependencyPolicy.runAlways
     /// Until the graph is edited.
     var structure: GraphStructure?
+
+    mutating func lifetimeIndex(_ lifetime: OwnerLifetime) -> Int {
+      if lifetimes[lastLifetimeIndex] === lifetime { return lastLifetimeIndex }
+      var index = lifetimes[0] === lifetime ? 0 : lifetimeIndexes[ObjectIdentifier(lifetime)]
+      if index == nil {
+        index = lifetimes.count
+        lifetimes.append(lifetime)
+        lifetimeIndexes[ObjectIdentifier(lifetime)] = index
+      }
+      lastLifetimeIndex = index ?? 0
+      return lastLifetimeIndex
+    }
+
+    mutating func makeStructure() -> GraphStructure {
+      if let structure { return structure }
+      let made = GraphStructure(attributes: attributes, edges: edges, names: names, lifetimes: lifetimes)
+      structure = made
+      return made
+    }
   }
 
   init(lifetime: OwnerLifetime) {
-    contents = Contents(lifetimes: [lifetime])
+    contents = Locked(Contents(lifetimes: [lifetime]))
   }
 
   // MARK: Building
 
   func append(name: String?, level: Int, lifetime: OwnerLifetime?, _ body: @escaping NodeBodies.Body) -> UInt32 {
-    lock.lock()
-    contents.structure = nil
-    let index = UInt32(contents.attributes.count)
-    let owner = lifetime.map { lifetimeIndex($0) } ?? 0
-    contents.attributes.append(NodeAttributes(level: level, lifetime: owner))
-    contents.bodies.append(body)
-    if let name, !name.isEmpty { contents.names[index] = name }
-    lock.unlock()
-    return index
-  }
-
-  /// Under the lock.
-  private func lifetimeIndex(_ lifetime: OwnerLifetime) -> Int {
-    if contents.lifetimes[contents.lastLifetimeIndex] === lifetime { return contents.lastLifetimeIndex }
-    var index = contents.lifetimes[0] === lifetime ? 0 : contents.lifetimeIndexes[ObjectIdentifier(lifetime)]
-    if index == nil {
-      index = contents.lifetimes.count
-      contents.lifetimes.append(lifetime)
-      contents.lifetimeIndexes[ObjectIdentifier(lifetime)] = index
+    contents.withLock { contents in
+      contents.structure = nil
+      let index = UInt32(contents.attributes.count)
+      let owner = lifetime.map { contents.lifetimeIndex($0) } ?? 0
+      contents.attributes.append(NodeAttributes(level: level, lifetime: owner))
+      contents.bodies.append(body)
+      if let name, !name.isEmpty { contents.names[index] = name }
+      return index
     }
-    contents.lastLifetimeIndex = index ?? 0
-    return contents.lastLifetimeIndex
   }
 
   func connect(_ first: OperationGraph.Node, to second: OperationGraph.Node) {
@@ -62,16 +66,16 @@ final class GraphStorage: Sendable {
       second.storage.noteForeignNode(first)
       return
     }
-    lock.lock()
-    contents.structure = nil
-    contents.edges.append(GraphEdge(from: first.index, to: second.index))
-    lock.unlock()
+    contents.withLock { contents in
+      contents.structure = nil
+      contents.edges.append(GraphEdge(from: first.index, to: second.index))
+    }
   }
 
   /// The connection can't be made and its call can't throw: `compiled()` will.
   private func noteForeignNode(_ node: OperationGraph.Node) {
     let name = node.name
-    lock.withLock {
+    contents.withLock { contents in
       if contents.foreignNode == nil { contents.foreignNode = name }
     }
   }
@@ -79,7 +83,7 @@ final class GraphStorage: Sendable {
   /// The graph has gone: nobody can run the closures any more, but for runs that hold them.
   func close() {
     var bodies = NodeBodies()
-    lock.withLock {
+    contents.withLock { contents in
       swap(&bodies, &contents.bodies)
       contents.structure = nil
       contents.edges = []
@@ -88,40 +92,31 @@ final class GraphStorage: Sendable {
 
   // MARK: Looking
 
-  func name(of index: UInt32) -> String { lock.withLock { contents.names[index] } ?? Self.defaultName(of: index) }
+  func name(of index: UInt32) -> String { contents.withLock { $0.names[index] } ?? Self.defaultName(of: index) }
 
   /// Nodes without a name are called by their place, the first being 1.
   static func defaultName(of index: UInt32) -> String { "node \(Int(index) + 1)" }
 
-  var lifetime: OwnerLifetime { lock.withLock { contents.lifetimes[0] } }
-  var nodeCount: Int { lock.withLock { contents.attributes.count } }
+  var lifetime: OwnerLifetime { contents.withLock { $0.lifetimes[0] } }
+  var nodeCount: Int { contents.withLock { $0.attributes.count } }
 
   var policy: DependencyPolicy {
-    get { lock.withLock { contents.policy } }
-    set { lock.withLock { contents.policy = newValue } }
+    get { contents.withLock { $0.policy } }
+    set { contents.withLock { $0.policy = newValue } }
   }
 
   /// The graph as it is now, validated, and what a run of it needs besides. Linear after an edit, else constant.
   func compiled() throws(OwnerScopedQueueError) -> (structure: GraphStructure, bodies: NodeBodies, policy: DependencyPolicy) {
-    let (structure, foreignNode, bodies, policy) = lock.withLock {
-      (structureUnderLock(), contents.foreignNode, contents.bodies, contents.policy)
+    let (structure, foreignNode, bodies, policy) = contents.withLock { contents in
+      (contents.makeStructure(), contents.foreignNode, contents.bodies, contents.policy)
     }
     if let foreignNode { throw .foreignNode(foreignNode) }
-    guard structure.nodeCount > 0 else { throw .emptyGraph }
     if let cycle = structure.cycle { throw .dependencyCycle(cycle) }
     return (structure, bodies, policy)
   }
 
   /// Also of a graph that is not valid.
-  var structure: GraphStructure { lock.withLock { structureUnderLock() } }
-
-  private func structureUnderLock() -> GraphStructure {
-    if let structure = contents.structure { return structure }
-    let structure = GraphStructure(
-      attributes: contents.attributes, edges: contents.edges, names: contents.names, lifetimes: contents.lifetimes)
-    contents.structure = structure
-    return structure
-  }
+  var structure: GraphStructure { contents.withLock { $0.makeStructure() } }
 }
 
 /// A node's priority, as the level of a ready list, and the place of its owner among the graph's lifetimes.
@@ -133,7 +128,8 @@ struct NodeAttributes: Equatable {
 
   var level: Int { Int(word & 7) }
   var lifetime: Int { Int(word >> 4) }
-  /// Such a node is ready when that one has finished: nobody has to count. Set when the graph is compiled, and no part of what makes attributes equal.
+  /// Such a node is ready when that one has finished: nobody has to count. Set when the graph is compiled, and no part of what makes
+  /// attributes equal.
   var hasOnePredecessor: Bool { word & Self.onePredecessor != 0 }
   mutating func markOnePredecessor() { word |= Self.onePredecessor }
 

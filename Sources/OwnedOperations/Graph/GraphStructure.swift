@@ -1,14 +1,15 @@
 /// A graph made ready to run: which nodes follow which, in arrays that don't change any more.
 ///
 /// Runs share it, and go on with it while the graph is edited. Making it takes linear time, and no recursion.
-final class GraphStructure: @unchecked Sendable {  // written by the initialiser only
+final class GraphStructure: Sendable {
   let nodeCount: Int
   let edgeCount: Int
   let arrays: GraphArrays
-  let predecessorCounts: UnsafeMutablePointer<UInt32>
+  let predecessorCounts: RawStorage<UInt32>
   /// Nodes without predecessors, the most urgent first.
   let roots: ContiguousArray<UInt32>
-  /// Many roots are listed in bundles, which are numbered from `nodeCount` on. 0 if there are few, or those of a bundle would not be of one owner and priority.
+  /// Many roots are listed in bundles, which are numbered from `nodeCount` on. 0 if there are few, or those of a bundle would not be of one
+  /// owner and priority.
   let bundleCount: Int
   static let bundleSize = 64
   private static let fewRoots = 1024
@@ -19,7 +20,7 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
   let lifetimes: [OwnerLifetime]
   let nodeCountsByLifetime: [Int]
   /// The names of the nodes of one circle, each depending on the next; nil if there is none.
-  private(set) var cycle: [String]?
+  let cycle: [String]?
 
   init(attributes: ContiguousArray<NodeAttributes>, edges: ContiguousArray<GraphEdge>, names: [UInt32: String], lifetimes: [OwnerLifetime])
   {
@@ -33,10 +34,11 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
     let starts = UnsafeMutablePointer<UInt32>.allocate(capacity: count + 1)
     starts.initialize(repeating: 0, count: count + 1)
     let successorList = UnsafeMutablePointer<UInt32>.allocate(capacity: max(1, edges.count))
-    arrays = GraphArrays(attributes: copy, starts: starts, successorList: successorList)
-    predecessorCounts = .allocate(capacity: max(1, count))
-    predecessorCounts.initialize(repeating: 0, count: max(1, count))
-    let isForward = Self.connect(edges, nodeCount: count, starts, successorList, predecessorCounts)
+    arrays = GraphArrays(
+      attributes: BorrowedStorage(copy), starts: BorrowedStorage(starts), successorList: BorrowedStorage(successorList))
+    predecessorCounts = RawStorage(capacity: max(1, count))
+    predecessorCounts.start.initialize(repeating: 0, count: max(1, count))
+    let isForward = Self.connect(edges, nodeCount: count, starts, successorList, predecessorCounts.start)
 
     var rootsByLevel = [ContiguousArray<UInt32>](repeating: [], count: Self.levelCount)
     var sinks = 0
@@ -56,12 +58,11 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
     sinkCount = sinks
     nodeCountsByLifetime = counts
     // Most graphs are built in an order in which they could run, and then have no circle.
-    if !isForward { cycle = findCycle() }
+    cycle = isForward ? nil : Self.findCycle(arrays, predecessorCounts.start, count, roots)?.map { Self.name(of: $0, names) }
   }
 
   deinit {
     arrays.deallocate()
-    predecessorCounts.deallocate()
   }
 
   private static let levelCount = 8
@@ -100,18 +101,22 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
 
   func attributes(of node: UInt32) -> NodeAttributes { arrays.attributes[Int(node)] }
   func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> { arrays.successors(of: node) }
-  func name(of node: UInt32) -> String { names[node] ?? GraphStorage.defaultName(of: node) }
+  func name(of node: UInt32) -> String { Self.name(of: node, names) }
+
+  private static func name(of node: UInt32, _ names: [UInt32: String]) -> String { names[node] ?? GraphStorage.defaultName(of: node) }
 
   // MARK: Circles
 
-  /// Takes away nodes without predecessors until none is left, or each that is left has a predecessor among them; then, going from predecessor to
-  /// predecessor, one comes to a circle.
-  private func findCycle() -> [String]? {
+  /// Takes away nodes without predecessors until none is left, or each that is left has a predecessor among them; then, going from
+  /// predecessor to predecessor, one comes to a circle.
+  private static func findCycle(
+    _ arrays: GraphArrays, _ predecessorCounts: UnsafeMutablePointer<UInt32>, _ nodeCount: Int, _ roots: ContiguousArray<UInt32>
+  ) -> [UInt32]? {
     var left = ContiguousArray(UnsafeBufferPointer(start: predecessorCounts, count: nodeCount))
     var done = roots
     var next = 0
     while next < done.count {
-      for successor in successors(of: done[next]) {
+      for successor in arrays.successors(of: done[next]) {
         left[Int(successor)] -= 1
         if left[Int(successor)] == 0 { done.append(successor) }
       }
@@ -121,7 +126,7 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
 
     var predecessor = ContiguousArray<UInt32>(repeating: 0, count: nodeCount)
     for node in 0..<nodeCount where left[node] > 0 {
-      for successor in successors(of: UInt32(node)) { predecessor[Int(successor)] = UInt32(node) }
+      for successor in arrays.successors(of: UInt32(node)) { predecessor[Int(successor)] = UInt32(node) }
     }
     var isSeen = ContiguousArray(repeating: false, count: nodeCount)
     var node = UInt32(first)
@@ -133,27 +138,28 @@ final class GraphStructure: @unchecked Sendable {  // written by the initialiser
     while predecessor[Int(circle[circle.count - 1])] != node { circle.append(predecessor[Int(circle[circle.count - 1])]) }
     // Begin with the node made first, whatever the way that led here.
     let start = circle.indices.min { circle[$0] < circle[$1] } ?? 0
-    return (circle[start...] + circle[..<start]).map { name(of: $0) }
+    return Array(circle[start...] + circle[..<start])
   }
 }
 
-/// What the workers read of a graph for each node: pointers to memory that its ``GraphStructure`` keeps, so that no reference is counted on the way.
-struct GraphArrays {
-  let attributes: UnsafeMutablePointer<NodeAttributes>
-  /// The successors of node i are `successorList[starts[i]..<starts[i + 1]]`, in the order in which they were connected. One that was connected twice stands
-  /// there twice, and counts twice among the predecessors.
-  let starts: UnsafeMutablePointer<UInt32>
-  let successorList: UnsafeMutablePointer<UInt32>
+/// What the workers read of a graph for each node: pointers to memory that its ``GraphStructure`` keeps, so that no reference is counted on
+/// the way.
+struct GraphArrays: Sendable {
+  let attributes: BorrowedStorage<NodeAttributes>
+  /// The successors of node i are `successorList[starts[i]..<starts[i + 1]]`, in the order in which they were connected. One that was
+  /// connected twice stands there twice, and counts twice among the predecessors.
+  let starts: BorrowedStorage<UInt32>
+  let successorList: BorrowedStorage<UInt32>
 
-  @inline(__always)
+  @inline(__always)  // for each node that finishes
   func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> {
     let start = Int(starts[Int(node)])
-    return UnsafeBufferPointer(start: successorList + start, count: Int(starts[Int(node) + 1]) - start)
+    return UnsafeBufferPointer(start: successorList.start + start, count: Int(starts[Int(node) + 1]) - start)
   }
 
   func deallocate() {
-    attributes.deallocate()
-    starts.deallocate()
-    successorList.deallocate()
+    attributes.start.deallocate()
+    starts.start.deallocate()
+    successorList.start.deallocate()
   }
 }

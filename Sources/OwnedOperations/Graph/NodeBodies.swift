@@ -11,8 +11,8 @@ final class NodeBodies: @unchecked Sendable {
   private var count = 0
 
   init() {
-    pieces = NodeBodyPieces(table: .allocate(capacity: Self.mostPieces))
-    pieces.table.initialize(repeating: nil, count: Self.mostPieces)
+    pieces = NodeBodyPieces(table: BorrowedStorage(.allocate(capacity: Self.mostPieces)))
+    pieces.table.start.initialize(repeating: nil, count: Self.mostPieces)
   }
 
   deinit {
@@ -24,7 +24,7 @@ final class NodeBodies: @unchecked Sendable {
       piece.deallocate()
       left -= used
     }
-    pieces.table.deallocate()
+    pieces.table.start.deallocate()
   }
 
   func append(_ body: @escaping Body) {
@@ -37,12 +37,12 @@ final class NodeBodies: @unchecked Sendable {
 }
 
 /// A way to the closures that counts no references. Valid as long as somebody keeps the ``NodeBodies``.
-struct NodeBodyPieces {
+struct NodeBodyPieces: Sendable {
   static let smallest = 16
-  let table: UnsafeMutablePointer<UnsafeMutablePointer<NodeBodies.Body>?>
+  let table: BorrowedStorage<UnsafeMutablePointer<NodeBodies.Body>?>
 
   /// Piece k begins with the closure number 16 * (2^k - 1).
-  @inline(__always)
+  @inline(__always)  // for each node that runs
   static func locate(_ index: Int) -> (piece: Int, offset: Int) {
     let shifted = index + smallest
     let piece = Int.bitWidth - 1 - shifted.leadingZeroBitCount - smallest.trailingZeroBitCount
@@ -50,7 +50,7 @@ struct NodeBodyPieces {
   }
 
   /// Calls the closure of a node.
-  @inline(__always)
+  @inline(__always)  // for each node that runs
   func call(_ index: UInt32) throws {
     let (piece, offset) = Self.locate(Int(index))
     try table[piece].unsafelyUnwrapped[offset]()

@@ -1,7 +1,7 @@
 import Foundation
 
-/// The graph as text. Nodes appear in the order in which they were made, edges in the order in which they were connected, each once; linear. Graphs that are not valid can be exported
-/// too, which helps to find out why they are not.
+/// The graph as text. Nodes appear in the order in which they were made, edges in the order in which they were connected, each once.
+/// Graphs that are not valid can be exported too, which helps to find out why they are not.
 extension OperationGraph {
   /// The graph in Graphviz's DOT language. Priorities other than normal, and owners of nodes that have their own, are the
   /// attributes `priority` and `owner`.

@@ -13,8 +13,9 @@ import Foundation
 ///
 /// A node costs some 30 bytes besides its closure's context, an edge 16, and no object; graphs of millions of nodes are fine.
 ///
-/// A run works on the graph as it was when the run began: editing the graph meanwhile is for later runs, and several runs may be under way at once. The
-/// closures are kept until the graph has gone and its runs are over. They may capture nodes of the graph, but a closure that captures the graph keeps it alive for ever.
+/// A run works on the graph as it was when the run began: editing the graph meanwhile is for later runs, and several runs may be under way
+/// at once. The closures are kept until the graph has gone and its runs are over. They may capture nodes of the graph, but a closure that
+/// captures the graph keeps it alive for ever.
 ///
 /// All members may be used from any thread.
 public final class OperationGraph: Sendable {
@@ -43,11 +44,12 @@ public final class OperationGraph: Sendable {
 
   // MARK: Nodes
 
-  /// Adds a node that belongs to the owner of the graph. Constant time.
+  /// Adds a node that belongs to the owner of the graph.
   /// - Parameters:
   ///   - name: for errors and exports. Without one the node is called by its place, for example `node 7`.
   ///   - priority: among nodes and other work that is ready.
   ///   - body: what it throws is the node's outcome.
+  /// - Complexity: amortised constant.
   @discardableResult
   public func node(
     _ name: String? = nil, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () throws -> Void
@@ -56,6 +58,7 @@ public final class OperationGraph: Sendable {
   }
 
   /// Adds a node that belongs to an owner of its own, whose end cancels it if it has not started.
+  /// - Complexity: amortised constant.
   @discardableResult
   public func node(
     _ name: String? = nil, priority: Operation.QueuePriority = .normal, lifetime: OwnerLifetime,
@@ -65,45 +68,61 @@ public final class OperationGraph: Sendable {
   }
 
   /// Adds a node that belongs to an owner, and is given it: held weakly until the body runs, strongly while it runs.
+  /// - Complexity: amortised constant.
   @discardableResult
   public func node<Owner: OperationOwner & Sendable>(
     _ name: String? = nil, priority: Operation.QueuePriority = .normal, owner: Owner, _ body: @escaping @Sendable (Owner) throws -> Void
   ) -> Node {
-    node(name, priority: priority, lifetime: owner.lifetimeToken.lifetime, Self.holdingWeakly(owner, body))
+    node(name, priority: priority, lifetime: owner.lifetimeToken.lifetime, Self.holding(owner, owner.lifetimeToken.lifetime, body))
   }
 
-  /// The same for any object.
+  /// Adds a node that belongs to an object without a token, and is given it: held weakly until the body runs, strongly while it runs.
+  ///
+  /// The object's lifetime is that of ``OwnerLifetime/of(_:)-(AnyObject)``.
+  /// - Complexity: amortised constant, on average.
   @_disfavoredOverload @discardableResult
   public func node<Owner: AnyObject & Sendable>(
     _ name: String? = nil, priority: Operation.QueuePriority = .normal, owner: Owner, _ body: @escaping @Sendable (Owner) throws -> Void
   ) -> Node {
-    node(name, priority: priority, lifetime: OwnerLifetime.of(owner as AnyObject), Self.holdingWeakly(owner, body))
+    node(
+      name, priority: priority, lifetime: OwnerLifetime.of(owner as AnyObject),
+      Self.holding(owner, OwnerLifetime.of(owner as AnyObject), body))
   }
 
-  private static func holdingWeakly<Owner: AnyObject & Sendable>(
-    _ owner: Owner, _ body: @escaping @Sendable (Owner) throws -> Void
+  private static func holding<Owner: AnyObject & Sendable>(
+    _ owner: Owner, _ lifetime: OwnerLifetime, _ body: @escaping @Sendable (Owner) throws -> Void
   ) -> @Sendable () throws -> Void {
-    { [weak owner] in
-      guard let owner else { return }
-      try body(owner)
+    let hold = OwnerHold.of(owner, lifetime)
+    let erased = ErasedOwnerBody.eraseThrowing(body)
+    return {
+      switch hold.begin() {
+      case .begins(let object):
+        defer { hold.endWithoutRelease(object) }  // the node is not over yet
+        try hold.call(erased, with: object)
+      case .heldBack: throw NodeHeldBack(hold: hold)
+      case .gone: break
+      }
     }
   }
 
-  /// What a node that did not succeed means for those that depend on it: nothing with `runAlways`, which is Foundation's rule and the default; with `requireSuccess` they are cancelled
-  /// with ``CancellationReason/dependencyFailed(_:)``, and in turn those that depend on them. Counts for runs that begin later.
+  /// What a node that did not succeed means for those that depend on it: nothing with `runAlways`, which is Foundation's rule and the
+  /// default; with `requireSuccess` they are cancelled with ``CancellationReason/dependencyFailed(_:)``, and in turn those that depend on
+  /// them. Counts for runs that begin later.
   public var dependencyPolicy: DependencyPolicy {
     get { storage.policy }
     set { storage.policy = newValue }
   }
 
+  /// How many nodes have been added.
   public var nodeCount: Int { storage.nodeCount }
 
   /// Whose end cancels the graph's runs.
   public var lifetime: OwnerLifetime { storage.lifetime }
 
-  /// Looks for mistakes without running anything. Linear in nodes and edges after the graph was edited, else constant.
-  /// - Throws: ``OwnerScopedQueueError/emptyGraph``; ``OwnerScopedQueueError/foreignNode(_:)`` if an attempt was made to connect a node with one of
+  /// Looks for mistakes without running anything. A graph without nodes is none.
+  /// - Throws: ``OwnerScopedQueueError/foreignNode(_:)`` if an attempt was made to connect a node with one of
   ///   another graph, which spoils both graphs; ``OwnerScopedQueueError/dependencyCycle(_:)``, which names the nodes of one circle.
+  /// - Complexity: linear in nodes and edges after the graph was edited, else constant.
   public func validate() throws(OwnerScopedQueueError) {
     _ = try storage.compiled()
   }
@@ -115,26 +134,50 @@ public final class OperationGraph: Sendable {
 
     /// As given, or for example `node 7`.
     public var name: String { storage.name(of: index) }
+    /// The ``name``.
     public var description: String { name }
 
-    /// Has the other node wait for this one. Connecting two nodes again changes nothing. O(1).
+    /// Has the other node wait for this one. Connecting two nodes again changes nothing.
     ///
-    /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw ``OwnerScopedQueueError/foreignNode(_:)``.
+    /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw
+    /// ``OwnerScopedQueueError/foreignNode(_:)``.
+    /// - Complexity: amortised constant. This form needs no array, which counts where there are millions of edges.
     public func precedes(_ other: Node) { storage.connect(self, to: other) }
-    /// Has the other nodes wait for this one.
-    public func precedes(_ others: Node...) { precedes(others) }
-    /// Has the other nodes wait for this one.
-    public func precedes(_ others: [Node]) { for other in others { storage.connect(self, to: other) } }
 
-    /// Has this node wait for the other one. See ``precedes(_:)-(OperationGraph.Node)``.
+    /// Has each of the other nodes wait for this one. Connecting two nodes again changes nothing.
+    ///
+    /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw
+    /// ``OwnerScopedQueueError/foreignNode(_:)``.
+    /// - Complexity: linear in the other nodes.
+    public func precedes(_ others: Node...) { for other in others { storage.connect(self, to: other) } }
+
+    /// Has this node wait for the other one. Connecting two nodes again changes nothing.
+    ///
+    /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw
+    /// ``OwnerScopedQueueError/foreignNode(_:)``.
+    /// - Complexity: amortised constant. This form needs no array, which counts where there are millions of edges.
     public func depends(on other: Node) { storage.connect(other, to: self) }
-    /// Has this node wait for the other ones.
-    public func depends(on others: Node...) { depends(on: others) }
-    /// Has this node wait for the other ones.
-    public func depends(on others: [Node]) { for other in others { storage.connect(other, to: self) } }
+
+    /// Has this node wait for each of the other ones. Connecting two nodes again changes nothing.
+    ///
+    /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw
+    /// ``OwnerScopedQueueError/foreignNode(_:)``.
+    /// - Complexity: linear in the other nodes.
+    public func depends(on others: Node...) { for other in others { storage.connect(other, to: self) } }
+
+    /// Has each of the other nodes wait for this one.
+    /// - Complexity: linear in the other nodes.
+    @available(*, deprecated, message: "Call precedes(_:) for each of the nodes")
+    public func precedes(_ others: [Node]) { for other in others { precedes(other) } }
+
+    /// Has this node wait for each of the other ones.
+    /// - Complexity: linear in the other nodes.
+    @available(*, deprecated, message: "Call depends(on:) for each of the nodes")
+    public func depends(on others: [Node]) { for other in others { depends(on: other) } }
 
     /// Nodes are equal if they are the same node of the same graph.
     public static func == (left: Node, right: Node) -> Bool { left.index == right.index && left.storage === right.storage }
+    /// Hashes which node it is.
     public func hash(into hasher: inout Hasher) {
       hasher.combine(ObjectIdentifier(storage))
       hasher.combine(index)
@@ -157,3 +200,6 @@ extension Operation.QueuePriority {
   /// The name of the priority with that number.
   static func graphLevelName(_ level: Int) -> String { ["very high", "high", "normal", "low", "very low"][level] }
 }
+
+/// Thrown by a node's closure that has not called the node's body: only the owner's own bodies hold it.
+struct NodeHeldBack: Error { let hold: OwnerHold }

@@ -1,15 +1,69 @@
+import Dispatch
+
 /// Hears that the work on this thread is about to block: a queue's worker has another one take over.
 class BlockingObserver {
-  func willBlock() {}
+  func willBlock(for target: WaitTarget) {}
+  /// What the target leads to may have changed since: an operation has been added to a queue, or its body waits.
+  /// - Returns: whether it makes sense to ask again.
+  func isStillBlocked(for target: WaitTarget) -> Bool { false }
   func didUnblock() {}
+  /// A body is over, though what it captured may still have to go.
+  /// - Parameter work: the operation whose body it is, or the run of a graph. What this thread runs may be something else, which goes on:
+  ///   an operation may be finished, and a run cancelled, from anywhere.
+  func bodyDidEnd(of work: AnyObject) {}
+}
+
+/// What a blocked thread waits on. Signalled once when its wait is over, and before that to have it look at its target again.
+final class WaitingThread: OperationWaiter, @unchecked Sendable {  // `isOver` is guarded by `lock`; a semaphore may be used from any thread
+  private let semaphore = DispatchSemaphore(value: 0)
+  private let lock = Lock()
+  private var isOver = false
+
+  override func wake() {
+    lock.withLock { isOver = true }
+    semaphore.signal()
+  }
+
+  override func targetDidChange() { semaphore.signal() }
+
+  func wait() {
+    while !lock.withLock({ isOver }) { semaphore.wait() }
+  }
+
+  /// - Returns: whether the wait is over. If not, the target may have changed, or the time is up.
+  func wait(for time: DispatchTimeInterval) -> Bool {
+    if lock.withLock({ isOver }) { return true }
+    _ = semaphore.wait(timeout: Uptime.time(after: time))
+    return lock.withLock { isOver }
+  }
 }
 
 /// Every wait that blocks a thread goes through here.
 enum BlockingRegion {
-  static func perform<Result>(_ wait: () throws -> Result) rethrows -> Result {
-    guard let observer = ThreadSlot.blockingObserver.object(BlockingObserver.self) else { return try wait() }
-    observer.willBlock()
-    defer { observer.didUnblock() }
-    return try wait()
+  /// How often a wait looks at its target again without having been told.
+  private static let lookInterval = DispatchTimeInterval.milliseconds(50)
+
+  static func perform(for target: WaitTarget, _ thread: WaitingThread) {
+    let operation = OperationThread.innermost
+    operation?.setCurrentWait(target, of: thread)
+    defer { operation?.setCurrentWait(nil, of: thread) }
+    let taskWait = OperationTask.beginWait(for: target)
+    defer { taskWait?.endBlocking() }
+    taskWait?.look()
+    var ownBody = OwnBodyWait.begin(for: target)
+    defer { ownBody?.end() }
+    let observer = ThreadSlot.blockingObserver.object(BlockingObserver.self)
+    observer?.willBlock(for: target)
+    defer { observer?.didUnblock() }
+    // What this thread's worker had taken beside the body has gone back to the queue, and counts now.
+    if ownBody == nil { ownBody = OwnBodyWait.begin(for: target) }
+    let isBody = OwnBodyWait.isInBody
+    while true {
+      let mayYield = observer?.isStillBlocked(for: target) ?? false
+      guard mayYield || taskWait != nil || isBody && ownBody == nil else { return thread.wait() }
+      if thread.wait(for: lookInterval) { return }
+      taskWait?.look()
+      if ownBody == nil { ownBody = OwnBodyWait.begin(for: target) }
+    }
   }
 }

@@ -2,8 +2,8 @@ import Foundation
 
 /// Lets go of operations one after the other.
 ///
-/// An operation holds its dependencies, they hold theirs, and so on. If each were released in the deinit of the one before, a line of a million
-/// would need a million frames on the stack.
+/// An operation holds its dependencies, they hold theirs, and so on. If each were released in the deinit of the one before, a line of a
+/// million would need a million frames on the stack.
 enum ChainRelease {
   /// Closes the cell and lets go of what it held, or leaves that to the deinit further out that is at it.
   static func release(_ cell: DependencyCell) {

@@ -3,19 +3,21 @@ import Synchronization
 
 /// Tells once when a plain operation has finished.
 ///
-/// On Linux it is an operation that depends on the plain one and is in no queue: the base class asks `isReady` of it when the plain one finishes, and
-/// that question is the news. On platforms with an Objective-C runtime it observes `isFinished`.
+/// On Linux it is an operation that depends on the plain one and is in no queue: the base class asks `isReady` of it when the plain one
+/// finishes, and that question is the news. On platforms with an Objective-C runtime it observes `isFinished`.
 ///
 /// ## Protocol
 ///
-/// A plain operation knows its dependents unretained, and goes through them, under its own lock, when it announces its finish. That is a moment after `isFinished`
-/// has become true, so the news may come before the announcement, and the sentinel may go between the two. What makes that safe: whoever holds an armed sentinel keeps it until it has fired or calls
-/// `disarm`, and both take it out of the plain operation's list, under that operation's lock, before they let go of it.
+/// A plain operation knows its dependents unretained, and goes through them, under its own lock, when it announces its finish. That is a
+/// moment after `isFinished` has become true, so the news may come before the announcement, and the sentinel may go between the two. What
+/// makes that safe: whoever holds an armed sentinel keeps it until it has fired or calls `disarm`. Both take it out of the plain
+/// operation's list, under that operation's lock, before they let go of it.
 ///
-/// `phase` says who does that. The base class enters itself in two steps, and a removal between the two would find nothing to remove; so as long as
-/// `arm` is at it (`arming`), `fire` and `disarm` only turn the phase to `over`, and `arm` takes the sentinel out when it finds that. The one that turns `over` also decides
-/// whether the news is told: after a `disarm` that came first it is not.
-// `@unchecked Sendable`: `phase` is atomic; `observation` is written by `arm`, and read by whoever follows it in turning the phase; the rest never changes.
+/// `phase` says who does that. The base class enters itself in two steps, and a removal between the two would find nothing to remove; so as
+/// long as `arm` is at it (`arming`), `fire` and `disarm` only turn the phase to `over`. `arm` takes the sentinel out when it finds that.
+/// The one that turns `over` also decides whether the news is told: after a `disarm` that came first it is not.
+// `@unchecked Sendable`: `phase` is atomic; `watch` is written by `arm`, and read by whoever follows it in turning the phase; the
+// rest never changes.
 final class FinishSentinel: Operation, @unchecked Sendable {
   private enum Phase: UInt8, AtomicRepresentable {
     case new, arming, armed, over
@@ -25,9 +27,7 @@ final class FinishSentinel: Operation, @unchecked Sendable {
   private let body: @Sendable () -> Void
   private let phase = Atomic<Phase>(.new)
 
-  #if canImport(ObjectiveC)
-    private var observation: NSKeyValueObservation?
-  #endif
+  private var watch = FinishWatch()
 
   init(of operation: Operation, _ body: @escaping @Sendable () -> Void) {
     self.operation = operation
@@ -37,13 +37,7 @@ final class FinishSentinel: Operation, @unchecked Sendable {
   /// Begins to watch. If the operation has finished, tells at once.
   func arm() {
     guard turn(.new, to: .arming) else { return }
-    #if canImport(ObjectiveC)
-      observation = operation.observe(\.isFinished, options: [.initial]) { [weak self] operation, _ in
-        if operation.isFinished { self?.fire() }
-      }
-    #else
-      addDependency(operation)
-    #endif
+    watch.begin(self, of: operation)
     if !turn(.arming, to: .armed) { stopWatching() }
   }
 
@@ -57,7 +51,7 @@ final class FinishSentinel: Operation, @unchecked Sendable {
     return false
   }
 
-  private func fire() {
+  func fire() {
     if end() { body() }
   }
 
@@ -72,11 +66,5 @@ final class FinishSentinel: Operation, @unchecked Sendable {
     phase.compareExchange(expected: expected, desired: desired, ordering: .acquiringAndReleasing).exchanged
   }
 
-  private func stopWatching() {
-    #if canImport(ObjectiveC)
-      observation?.invalidate()
-    #else
-      removeDependency(operation)
-    #endif
-  }
+  private func stopWatching() { watch.end(self, of: operation) }
 }

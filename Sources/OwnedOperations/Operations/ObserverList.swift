@@ -209,9 +209,17 @@ final class HandlerRegistration<Value>: ObserverRegistration, @unchecked Sendabl
     handler?(operation, OperationChange(newValue: new, oldValue: old, isPrior: false))
   }
 
-  override func end() {
+  override func end() { withExtendedLifetime(take()) {} }
+
+  /// For threads that must not run what is the user's.
+  func endInBackground() {
+    if let former = take() { DeferredReleases.add(consume former) }
+  }
+
+  private func take() -> Handler? {
     var former: Handler?
     lock.withLock { swap(&former, &stored) }
+    return former
   }
 }
 

@@ -11,11 +11,13 @@ final class OperationExtras {
   /// The dependency that did not succeed. Written once, before the word can name this reason.
   var failedDependency: String?
   var timeout: Duration?
-  var timer: (any DispatchSourceTimer)?
+  var timer: UptimeTimer?
   /// All but the first.
   @exclusivity(unchecked) var dependents: [DependencyCell] = []
   /// Whether some of them may wait no longer, or stand there twice.
   @exclusivity(unchecked) var hasForgottenDependents = false
+  /// What the body waits for. One that is a task may wait at several places.
+  var currentWaits: [ObjectIdentifier: WaitTarget] = [:]
   var waiters: [OperationWaiter] = []
   var observers: ObserverList?
 }

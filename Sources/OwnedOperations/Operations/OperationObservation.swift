@@ -13,9 +13,14 @@ public struct OperationChange<Value> {
 extension OperationChange: Sendable where Value: Sendable {}
 
 /// Keeps an observation going. Its `invalidate()` or its deinit ends it; so does the end of the operation, after its last change.
+///
+/// One that was made for an owner goes on without this, until the owner ends.
 public final class OperationObservation: Sendable {
+  /// What an observation asks for. They mean what they mean in key-value observing.
   public struct Options: OptionSet, Sendable {
+    /// A bit for each option.
     public let rawValue: Int
+    /// Makes a set of options from their bits.
     public init(rawValue: Int) { self.rawValue = rawValue }
 
     /// Changes carry the new value.
@@ -32,10 +37,14 @@ public final class OperationObservation: Sendable {
   }
 
   private let registration: ObserverRegistration
+  private let endsWithDeinit: Bool
 
-  init(_ registration: ObserverRegistration) { self.registration = registration }
+  init(_ registration: ObserverRegistration, endsWithDeinit: Bool = true) {
+    self.registration = registration
+    self.endsWithDeinit = endsWithDeinit
+  }
 
-  deinit { registration.end() }
+  deinit { if endsWithDeinit { registration.end() } }
 
   /// Ends the observation and releases the handler. A call that is under way on another thread is not waited for. Any thread.
   public func invalidate() { registration.end() }
@@ -44,12 +53,13 @@ public final class OperationObservation: Sendable {
 extension OwnedOperation {
   /// Calls the handler when the value changes: key-value observing, on every platform.
   ///
-  /// For `isReady`, `isExecuting`, `isFinished`, `isCancelled`, `state`, `dependencies` and `queuePriority`. The first four are views of the operation's own state;
-  /// a condition that a subclass adds to `isReady` is not part of it.
+  /// For `isReady`, `isExecuting`, `isFinished`, `isCancelled`, `state`, `dependencies` and `queuePriority`. The first four are views of
+  /// the operation's own state; a condition that a subclass adds to `isReady` is not part of it.
   ///
-  /// The handler runs on the thread that makes the change (for the end of an owner on a background thread, which it must not block), in the order of the changes and
-  /// never inside one another: a change made by a handler, or by another thread meanwhile, is delivered next, by the thread that is delivering. No lock is held. The operation
-  /// keeps the handler until the observation ends, which it does by itself after `isFinished`; the observation doesn't keep the operation.
+  /// The handler runs on the thread that makes the change; for the end of an owner on a background thread, which it must not block.
+  /// Handlers run in the order of the changes, and never inside one another: a change made by a handler, or by another thread meanwhile, is
+  /// delivered next, by the thread that is delivering. No lock is held. The operation keeps the handler until the observation ends, which
+  /// it does by itself after `isFinished`; the observation doesn't keep the operation.
   /// - Returns: the observation, to be kept for as long as it is wanted.
   public final func observe<Value>(
     _ keyPath: KeyPath<OwnedOperation, Value>, options: OperationObservation.Options = [.new],
@@ -60,8 +70,8 @@ extension OwnedOperation {
     return OperationObservation(registration)
   }
 
-  /// The current state, then every state the operation gets into; ends after `finished`, or when the operation is released. A stream for each call,
-  /// which doesn't keep the operation. States that follow each other faster than they are read are kept.
+  /// The current state, then every state the operation gets into; ends after `finished`, or when the operation is released. A stream for
+  /// each call, which doesn't keep the operation. States that follow each other faster than they are read are kept.
   public final var states: AsyncStream<OperationState> {
     let (stream, continuation) = AsyncStream.makeStream(of: OperationState.self)
     let registration = StateStreamRegistration(continuation)
@@ -70,7 +80,7 @@ extension OwnedOperation {
     return stream
   }
 
-  private func register(_ registration: ObserverRegistration, wantsInitial: Bool) {
+  final func register(_ registration: ObserverRegistration, wantsInitial: Bool) {
     lock.withLock {
       let extras = makeExtras()
       let observers = extras.observers ?? ObserverList()

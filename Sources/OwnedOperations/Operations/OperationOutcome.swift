@@ -6,7 +6,9 @@ public enum OperationState: Hashable, Sendable {
   case pending
   /// Could start: no dependency is outstanding, or the operation has been cancelled.
   case ready
+  /// Its work has begun.
   case executing
+  /// It has succeeded, failed, or been cancelled for good.
   case finished
 }
 
@@ -23,6 +25,7 @@ public enum CancellationReason: Sendable, Equatable {
 }
 
 extension CancellationReason: CustomStringConvertible {
+  /// In words, for logs and messages.
   public var description: String {
     switch self {
     case .requested: "cancel() was called"
@@ -44,6 +47,7 @@ public enum OperationOutcome: Sendable {
 }
 
 extension OperationOutcome: CustomStringConvertible {
+  /// In words, for logs and messages.
   public var description: String {
     switch self {
     case .succeeded: "succeeded"

@@ -1,25 +1,18 @@
-import Foundation
-
 /// Says what is wrong with a call that can't throw, where Foundation would stop the process or wait for ever.
 enum OperationReport {
-  private final class Listener: Sendable {
-    let lock = Lock()
-    nonisolated(unsafe) var body: (@Sendable (OwnedOperationError) -> Void)?  // guarded by `lock`
-  }
-
-  private static let listener = Listener()
+  private static let listener = Locked<(@Sendable (OwnedOperationError) -> Void)?>(nil)
 
   /// One line on standard error. Any thread.
   static func report(_ error: OwnedOperationError) {
-    if let body = listener.lock.withLock({ listener.body }) {
+    if let body = listener.withLock({ $0 }) {
       body(error)
     } else {
-      FileHandle.standardError.write(Data("OwnedOperations: \(error)\n".utf8))
+      Platform.writeToStandardError("OwnedOperations: \(error)\n")
     }
   }
 
   /// For tests: hears of every report instead of standard error, until it is set to nil.
   static func listen(_ body: (@Sendable (OwnedOperationError) -> Void)?) {
-    listener.lock.withLock { listener.body = body }
+    listener.withLock { $0 = body }
   }
 }

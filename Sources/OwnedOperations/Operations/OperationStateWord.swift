@@ -11,28 +11,31 @@ import Foundation
 ///     pending ──start──▶ executing ──finish──▶ finished
 ///        └─────────────cancelled, never started───▲
 ///
-/// **Start.** A thread that turns pending and not cancelled into executing owns the start. Only then does it load the lifetime (acquiring): that load
-/// decides whether the work runs. If it reads "ended", the operation is cancelled and finishes without running.
+/// **Start.** A thread that turns pending and not cancelled into executing owns the start. Only then does it load the lifetime (acquiring):
+/// that load decides whether the work runs. If it reads "ended", the operation is cancelled and finishes without running.
 ///
-/// **Cancellation.** `cancelled` and its reason are set together, once, and never cleared. The end of the owner touches no operation: whoever
-/// looks at an unfinished operation whose lifetime has ended sets the bit first ("helps"). So the word alone is the truth,
-/// and an answer "cancelled" is never taken back. `cancelClaimed` is turned by exactly one thread, the handler of the cancellation: it releases the work if
-/// that never started, then sets `workReleased`, tells observers, cancels dependents that require success, and calls `didCancel`. Getters that
-/// help set the bit only. For the end of an owner the handler is the reaper, unless a start or finish gets there first.
+/// **Cancellation.** `cancelled` and its reason are set together, once, and never cleared. The end of the owner touches no operation:
+/// whoever looks at an unfinished operation whose lifetime has ended sets the bit first ("helps"). So the word alone is the truth, and an
+/// answer "cancelled" is never taken back. `cancelClaimed` is turned by exactly one thread, the handler of the cancellation: it releases
+/// the work if that never started, then sets `workReleased`, tells observers, cancels dependents that require success, and calls
+/// `didCancel`. Getters that help set the bit only. For the end of an owner the handler is the reaper, unless a start or finish gets there
+/// first.
 ///
-/// **Finish.** `finishClaimed` is turned by exactly one thread, which releases the work and then turns the phase. A thread that has work to finish may claim
+/// **Finish.** `finishClaimed` is turned by exactly one thread, which releases the work and then turns the phase. A thread that has work to
+/// finish may claim
 /// - while executing, at any time;
-/// - while pending, only when `cancelled` and `workReleased` are set. `attached` or `wantsFinish` make the handler claim it as soon as it has
-///   released the work; who comes later (a start, the reaper) sets `wantsFinish`, and claims if the work has been released, otherwise leaves it to the handler.
+/// - while pending, only when `cancelled` and `workReleased` are set. `attached` or `wantsFinish` make the handler claim it as soon as it
+///   has released the work; who comes later (a start, the reaper) sets `wantsFinish`, and claims if the work has been released, otherwise
+///   leaves it to the handler.
 /// The exchange that turns the phase to finished sets `cancelled` too if the owner has ended by then. `cancelled` and `failed` as
 /// they stand in that exchange are the outcome.
 ///
-/// **Dependencies.** The upper half counts dependencies that have not finished. It is only of interest while the operation is pending and not cancelled.
-/// `requiresSuccess` and the decrement for a failed dependency meet in the same word: either the decrement sees the policy and cancels in the same
-/// exchange, or the setter of the policy comes later and sees the failed dependency.
+/// **Dependencies.** The upper half counts dependencies that have not finished. It is only of interest while the operation is pending and
+/// not cancelled. `requiresSuccess` and the decrement for a failed dependency meet in the same word: either the decrement sees the policy
+/// and cancels in the same exchange, or the setter of the policy comes later and sees the failed dependency.
 ///
-/// **Observers.** Once `isObserved` is set, every exchange is made under the operation's lock together with the recording of the change, so that changes
-/// are delivered in the order in which they happened. An exchange that expects a word without the bit fails if it has been set meanwhile.
+/// **Observers.** Once `isObserved` is set, every exchange is made and recorded under the operation's lock. So changes are delivered in the
+/// order in which they happened. An exchange that expects a word without the bit fails if it has been set meanwhile.
 ///
 /// Plain fields of the operation (`extras`, `scheduler`, dependents, the work) are guarded by its lock.
 struct StateWord: Equatable {
@@ -58,6 +61,12 @@ struct StateWord: Equatable {
     static let failed = Bits(rawValue: 1 << 17)
     /// The work began: the owner was alive when it was looked at.
     static let ran = Bits(rawValue: 1 << 18)
+    /// The scheduler has claimed the start: dependencies that are added from now on come too late.
+    static let startClaimed = Bits(rawValue: 1 << 26)
+    /// Its own `isReady` holds it back, and the scheduler asks from time to time.
+    static let watched = Bits(rawValue: 1 << 27)
+    /// A scheduler has refused it because its owner had ended: Foundation hears of its finish, though nobody starts it.
+    static let refused = Bits(rawValue: 1 << 28)
   }
 
   enum Phase: UInt64 {
@@ -94,6 +103,7 @@ struct StateWord: Equatable {
   }
 
   func contains(_ bits: Bits) -> Bool { rawValue & bits.rawValue == bits.rawValue }
+  func containsAny(_ bits: Bits) -> Bool { rawValue & bits.rawValue != 0 }
   mutating func insert(_ bits: Bits) { rawValue |= bits.rawValue }
   mutating func remove(_ bits: Bits) { rawValue &= ~bits.rawValue }
 

@@ -1,24 +1,22 @@
-/// Knows which operations this thread is inside of: running their work or releasing it. A wait for one of them could never end.
+/// Knows which operations this thread is inside of: running their work. A wait for one of them could never end.
 enum OperationThread {
   enum Purpose {
     case work
-    /// Letting go of the work.
-    case release
     /// Asking `isReady`, which a subclass may override, for a start by hand.
     case question
   }
 
   private struct Frame {
-    let operation: Unmanaged<OwnedOperation>
+    let operation: Borrowed<OwnedOperation>
     let outer: UnsafeMutableRawPointer?
     let purpose: Purpose
 
-    func concerns(_ other: OwnedOperation) -> Bool { operation.toOpaque() == Unmanaged.passUnretained(other).toOpaque() }
+    func concerns(_ other: OwnedOperation) -> Bool { operation.address == Borrowed(other).address }
   }
 
   static func run<Result>(inside operation: OwnedOperation, for purpose: Purpose = .work, _ body: () -> Result) -> Result {
     let outer = ThreadSlot.operation.pointer
-    var frame = Frame(operation: .passUnretained(operation), outer: outer, purpose: purpose)
+    var frame = Frame(operation: Borrowed(operation), outer: outer, purpose: purpose)
     return withUnsafeMutablePointer(to: &frame) { pointer in
       ThreadSlot.operation.pointer = UnsafeMutableRawPointer(pointer)
       defer { ThreadSlot.operation.pointer = outer }
@@ -26,21 +24,16 @@ enum OperationThread {
     }
   }
 
+  /// The operation whose work this thread runs, if it is not just asking it something.
+  static var innermost: OwnedOperation? {
+    guard let frame = ThreadSlot.operation.pointer?.load(as: Frame.self), case .work = frame.purpose else { return nil }
+    return frame.operation.object
+  }
+
   /// Whether this thread is just asking the operation `isReady`, for a start.
   static func isAsking(_ operation: OwnedOperation) -> Bool {
     guard let frame = ThreadSlot.operation.pointer?.load(as: Frame.self), case .question = frame.purpose else { return false }
     return frame.concerns(operation)
-  }
-
-  /// Whether this thread, further out, is letting go of somebody's work: a deinit of the user's is running.
-  static var isReleasingWork: Bool {
-    var next = ThreadSlot.operation.pointer
-    while let pointer = next {
-      let frame = pointer.load(as: Frame.self)
-      if case .release = frame.purpose { return true }
-      next = frame.outer
-    }
-    return false
   }
 
   static func isInside(_ operation: OwnedOperation) -> Bool {

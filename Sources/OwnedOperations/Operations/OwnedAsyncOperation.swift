@@ -8,8 +8,8 @@ import Foundation
 /// }
 /// ```
 ///
-/// The operation is executing until ``run()`` returns or throws. When it is cancelled, by hand, by the end of the owner or by its timeout, so is the task;
-/// it finishes when `run()` has come to its end.
+/// The operation is executing until ``run()`` returns or throws. When it is cancelled, by hand, by the end of the owner or by its timeout,
+/// so is the task; it finishes when `run()` has come to its end.
 open class OwnedAsyncOperation: OwnedOperation, @unchecked Sendable {  // `task` is guarded by the operation's lock
   private final var task: Task<Void, Never>?
 
@@ -25,7 +25,8 @@ open class OwnedAsyncOperation: OwnedOperation, @unchecked Sendable {  // `task`
   final func begin(_ work: @escaping @Sendable () async throws -> Void) {
     let new = Task(priority: TaskPriority(qualityOfService)) { [self] in
       do {
-        try await work()
+        // The task may have waited long for a thread: this look at the lifetime decides whether the work begins.
+        if !isCancelled { try await runInTask(work) }
         finish()
       } catch {
         finish(throwing: error)
@@ -39,6 +40,7 @@ open class OwnedAsyncOperation: OwnedOperation, @unchecked Sendable {  // `task`
   override func releaseWork() {
     var former: Task<Void, Never>?
     lock.withLock { swap(&former, &task) }
+    if let task = former.take() { DeferredReleases.add(consume task) }
   }
 
   override func cancelWork() { lock.withLock { task }?.cancel() }

@@ -2,8 +2,8 @@ import Foundation
 
 /// What a cancellation or a finish leaves to be done.
 ///
-/// Operations whose cancellation this thread has to handle are handled one after the other, not one inside the other, however long the chain. Code
-/// of the user's comes after all of them: it may wait for any.
+/// Operations whose cancellation this thread has to handle are handled one after the other, not one inside the other, however long the
+/// chain. Code of the user's comes after all of them: it may wait for any.
 struct Aftermath {
   private enum Announcement {
     case changes(OwnedOperation)
@@ -21,24 +21,26 @@ struct Aftermath {
     if !operation.ignoresCancellation { announcements.append(.cancellation(operation)) }
   }
 
-  /// - Parameter onReaper: `didCancel` may block, and this thread had better not wait for it.
-  static func run(onReaper: Bool = false, _ body: (inout Aftermath) -> Void) {
+  /// - Parameter inBackground: on a thread that others depend on. Code of the user's may block, so it is called elsewhere.
+  static func run(inBackground: Bool = false, _ body: (inout Aftermath) -> Void) {
     var aftermath = Aftermath()
     body(&aftermath)
     while let operation = aftermath.cancelled.popLast() { operation.processCancellation(&aftermath) }
     for announcement in aftermath.announcements {
       switch announcement {
-      case .changes(let operation): operation.deliverChanges()
-      case .cancellation(let operation): operation.announceCancellation(onReaper: onReaper)
+      case .changes(let operation):
+        if inBackground { DeferredCalls.add { operation.deliverChanges() } } else { operation.deliverChanges() }
+      case .cancellation(let operation):
+        if inBackground { DeferredCalls.add { operation.announceCancellation() } } else { operation.announceCancellation() }
       }
     }
   }
 }
 
 extension OwnedOperation {
-  final func cancel(_ reason: StateWord.Reason, onReaper: Bool = false) {
+  final func cancel(_ reason: StateWord.Reason) {
     let change = update { word in
-      guard !word.isFinished, !word.isCancelled else { return nil }
+      guard !word.isFinished, !word.isCancelled || Mutation.cancelsTwice.isOn else { return nil }
       var new = word
       // The owner may have ended unnoticed; then that is the reason.
       new.cancel(lifetime.isAlive ? reason : .ownerEnded)
@@ -46,11 +48,20 @@ extension OwnedOperation {
       return new
     }
     guard change != nil else { return }
-    Aftermath.run(onReaper: onReaper) { aftermath in processCancellation(&aftermath) }
+    Aftermath.run { aftermath in processCancellation(&aftermath) }
+  }
+
+  final func lifetimeDidEnd() {
+    // Those who want to hear beforehand, and Foundation, which may ask what is overridden, are told in the midst of it.
+    if load().containsAny([.isObservedBeforehand, .readinessWasRead]) {
+      DeferredCalls.add { self.finishAfterEndOfOwner(inBackground: false) }
+    } else {
+      finishAfterEndOfOwner(inBackground: true)
+    }
   }
 
   /// The reaper's part. What has not started finishes here, unless it has been cancelled and its handler is about to.
-  final func lifetimeDidEnd() {
+  private final func finishAfterEndOfOwner(inBackground: Bool) {
     let change = update { word in
       guard !word.isFinished else { return nil }
       var new = word
@@ -64,9 +75,9 @@ extension OwnedOperation {
     }
     guard let change else { return }
     if change.turned(.cancelClaimed) {
-      Aftermath.run(onReaper: true) { aftermath in processCancellation(&aftermath) }
+      Aftermath.run(inBackground: inBackground) { aftermath in processCancellation(&aftermath) }
     } else if change.turned(.finishClaimed) {
-      Aftermath.run(onReaper: true) { aftermath in completeFinish(&aftermath) }
+      Aftermath.run(inBackground: inBackground) { aftermath in completeFinish(&aftermath) }
     }
   }
 
@@ -85,7 +96,7 @@ extension OwnedOperation {
   /// For the one thread that has turned `cancelClaimed`.
   final func processCancellation(_ aftermath: inout Aftermath) {
     if load().phase == .pending {
-      OperationThread.run(inside: self, for: .release) { releaseWork() }
+      releaseWork()
       let change = update { word in
         var new = word
         new.insert(.workReleased)
@@ -102,28 +113,13 @@ extension OwnedOperation {
     aftermath.announceCancellation(of: self)
   }
 
-  /// `didCancel`, once. On the reaper it must not run: it may block, and others wait to be cleaned up.
-  final func announceCancellation(onReaper: Bool) {
-    #if canImport(ObjectiveC)
-      tellFoundation(.isCancelled)
-    #endif
-    let word = load()
-    let reason = reason(in: word)
-    let announce: @Sendable () -> Void = { [self] in
-      cancelWork()
-      didCancel(reason)
-      if reason.isTimeout, finishesOnTimeout { finishExecution(throwing: nil) }
-    }
-    guard onReaper else {
-      announce()
-      return
-    }
-    if word.phase == .executing {
-      // A queue of its own always gets a thread, even if work that waits for this very call holds all of the pool's.
-      DispatchQueue(label: "OwnedOperations.didCancel", qos: .userInitiated).async(execute: announce)
-    } else {
-      DispatchQueue.global(qos: .utility).async(execute: announce)
-    }
+  /// `didCancel`, once.
+  final func announceCancellation() {
+    tellFoundation(.isCancelled)
+    let reason = reason(in: load())
+    cancelWork()
+    didCancel(reason)
+    if reason.isTimeout, finishesOnTimeout { finishExecution(throwing: nil) }
   }
 }
 

@@ -13,17 +13,17 @@ extension OwnedOperation {
   // MARK: As a dependent
 
   final func insertDependency(_ dependency: Operation) {
-    let (unretainedCell, isFirst) = lock.withLock { () -> (Unmanaged<DependencyCell>, Bool) in
-      if let dependencyCell { return (.passUnretained(dependencyCell), false) }
+    let (unretainedCell, isFirst) = lock.withLock { () -> (Borrowed<DependencyCell>, Bool) in
+      if let dependencyCell { return (Borrowed(dependencyCell), false) }
       let new = DependencyCell(self)
       dependencyCell = new
-      return (.passUnretained(new), true)
+      return (Borrowed(new), true)
     }
     // It stays for as long as we do.
-    unretainedCell._withUnsafeGuaranteedRef { insertDependency(dependency, into: $0, isFirst: isFirst) }
+    unretainedCell.with { insertDependency(dependency, into: $0, isFirst: isFirst) }
   }
 
-  @inline(__always)
+  @inline(__always)  // for each dependency of a chain
   private func insertDependency(_ dependency: Operation, into cell: DependencyCell, isFirst: Bool) {
     // What another thread adds at the same time is seen when it comes to inserting.
     guard isFirst || !cell.contains(dependency) else { return }
@@ -33,7 +33,7 @@ extension OwnedOperation {
       return
     }
     // Counted before it can be resolved, so that the count never runs ahead of the list.
-    changeDependencyCount(by: 1)
+    if !Mutation.countsDependencyLate.isOn { changeDependencyCount(by: 1) }
     guard changeDependencies(of: cell, { cell.insert(dependency, isAwaited: true) }) else {
       changeDependencyCount(by: -1)
       return
@@ -44,6 +44,7 @@ extension OwnedOperation {
       let sentinel = FinishSentinel(of: dependency) { Self.plainDependencyDidFinish(dependency, cell) }
       if cell.keep(sentinel, for: dependency) { sentinel.arm() }
     }
+    if Mutation.countsDependencyLate.isOn { changeDependencyCount(by: 1) }
     checkSuccess(of: dependency)
   }
 
@@ -72,7 +73,7 @@ extension OwnedOperation {
   }
 
   /// Changes the list and tells observers. Runs under the operation's lock if there are any, so that changes are recorded in order.
-  @inline(__always)
+  @inline(__always)  // for each dependency of a chain
   private func changeDependencies(of cell: DependencyCell, _ body: () -> Bool) -> Bool {
     load().contains(.isObserved) ? changeObservedDependencies(of: cell, body) : body()
   }
@@ -92,13 +93,13 @@ extension OwnedOperation {
     return isChanged
   }
 
-  @inline(__always)
+  @inline(__always)  // for each dependency of a chain
   private func changeDependencyCount(by amount: Int) {
     let change = update { word in Self.word(word, withDependencyCountChangedBy: amount) }
     if let change { react(to: change) }
   }
 
-  @inline(__always)
+  @inline(__always)  // for each dependency of a chain
   private static func word(_ word: StateWord, withDependencyCountChangedBy amount: Int) -> StateWord {
     var new = word
     new.unfinishedDependencyCount &+= UInt64(bitPattern: Int64(amount))
@@ -145,7 +146,7 @@ extension OwnedOperation {
       if policy == .requireSuccess { new.insert(.requiresSuccess) } else { new.remove(.requiresSuccess) }
       return new
     }
-    guard policy == .requireSuccess, let cell = lock.withLock({ dependencyCell }) else { return }
+    guard policy == .requireSuccess, !Mutation.policyMissesTheFailure.isOn, let cell = lock.withLock({ dependencyCell }) else { return }
     for dependency in cell.operations { checkSuccess(of: dependency) }
   }
 
@@ -180,8 +181,9 @@ extension OwnedOperation {
 
   /// - Returns: false if this operation has finished.
   private func addDependent(_ cell: DependencyCell) -> Bool {
-    lock.withLock {
-      guard !load().isFinished else { return false }
+    let hadFinished = load().isFinished
+    return lock.withLock {
+      guard !(Mutation.dependentLooksTooEarly.isOn ? hadFinished : load().isFinished) else { return false }
       if firstDependent == nil {
         firstDependent = cell
         return true
@@ -193,8 +195,9 @@ extension OwnedOperation {
     }
   }
 
-  /// Takes out the cells of dependents that have gone or, if there can be any, no longer wait for us. Done when the array would have to grow; doubling what is left over
-  /// keeps that amortised O(1). A cell whose dependent has gone is empty: letting go of it under the lock runs no code of the user's.
+  /// Takes out the cells of dependents that have gone or, if there can be any, no longer wait for us. Done when the array would have to
+  /// grow; doubling what is left over keeps that amortised O(1). A cell whose dependent has gone is empty: letting go of it under the lock
+  /// runs no code of the user's.
   private func sweepDependents(_ extras: OperationExtras) {
     guard extras.dependents.count >= 16 else { return }
     if extras.hasForgottenDependents {
@@ -207,7 +210,8 @@ extension OwnedOperation {
     if extras.dependents.count > extras.dependents.capacity / 2 { extras.dependents.reserveCapacity(extras.dependents.capacity * 2) }
   }
 
-  /// The dependent has removed us. If its cell is easy to find, it goes (unless we have been added again meanwhile); otherwise with the next sweep.
+  /// The dependent has removed us. If its cell is easy to find, it goes (unless we have been added again meanwhile); otherwise with the
+  /// next sweep.
   private func forgetDependent(_ cell: DependencyCell) {
     lock.withLock {
       guard !cell.isWaiting(for: self) else {

@@ -4,7 +4,7 @@ extension OwnedOperation {
   @discardableResult
   final func finishExecution(throwing error: (any Error)?) -> Bool {
     let change = update { word in
-      guard word.phase == .executing, !word.contains(.finishClaimed) else { return nil }
+      guard word.phase == .executing, !word.contains(.finishClaimed) || Mutation.finishesTwice.isOn else { return nil }
       var new = word
       new.insert(.finishClaimed)
       if error != nil { new.insert(.failed) }
@@ -21,10 +21,10 @@ extension OwnedOperation {
     return true
   }
 
-  /// For the one thread that has turned `finishClaimed`. The order matters: work released, finish visible, dependents released, scheduler told,
-  /// Foundation told, waiters woken, observers told, completion block handed over.
+  /// For the one thread that has turned `finishClaimed`. The order matters: work released, finish visible, dependents released, scheduler
+  /// told, Foundation told, waiters woken, observers told, completion block handed over.
   final func completeFinish(_ aftermath: inout Aftermath) {
-    OperationThread.run(inside: self, for: .release) { releaseWork() }
+    releaseWork()
     let change = update { word in
       var new = word
       if !word.isCancelled, !isOwnerAlive { new.cancel(.ownerEnded) }
@@ -33,7 +33,7 @@ extension OwnedOperation {
       return new
     }
     guard let change else { return }
-    unretainedLifetime._withUnsafeGuaranteedRef { $0.leave(self) }
+    unretainedLifetime.with { $0.leave(self) }
 
     var leftovers = Leftovers()
     lock.withLock { takeLeftovers(into: &leftovers, wasStarted: change.new.contains(.wasStarted)) }
@@ -42,7 +42,7 @@ extension OwnedOperation {
     if let first = leftovers.firstDependent { release(first, failure, &aftermath) }
     for dependent in leftovers.dependents { release(dependent, failure, &aftermath) }
     if change.new.contains(.attached) { leftovers.scheduler?.operationDidFinish(self) }
-    if change.new.contains(.wasStarted) || change.new.contains(.attached) { tellFoundationOfFinish() }
+    if change.new.contains(.wasStarted) || change.new.contains(.attached) || change.new.contains(.refused) { tellFoundationOfFinish() }
     for waiter in leftovers.waiters { waiter.wake() }
     if change.new.contains(.isObserved) { aftermath.announceChanges(of: self) }
     if change.turned(.cancelClaimed) { aftermath.announceCancellation(of: self) }
@@ -54,7 +54,7 @@ extension OwnedOperation {
     var firstDependent: DependencyCell?
     var dependents: [DependencyCell] = []
     var waiters: [OperationWaiter] = []
-    var timer: (any DispatchSourceTimer)?
+    var timer: UptimeTimer?
     var completionBlock: (@Sendable () -> Void)?
   }
 
@@ -78,7 +78,7 @@ extension OwnedOperation {
 
   private func runCompletionBlock(_ block: @escaping @Sendable () -> Void) {
     // As in Foundation, the operation is kept until the block has run.
-    DispatchQueue.global(qos: .default).async { [self] in
+    ThreadStart.onPool(qos: .default) { [self] in
       withExtendedLifetime(self) { block() }
     }
   }

@@ -7,17 +7,10 @@ extension OwnedOperation {
     case isReady, isExecuting, isFinished, isCancelled
   }
 
-  final func tellFoundation(_ key: FoundationKey) {
-    #if canImport(ObjectiveC)
-      willChangeValue(forKey: key.rawValue)
-    #endif
-    didChangeValue(forKey: key.rawValue)
-  }
-
-  /// Once, and only for an operation that was started or is in a queue of ours.
+  /// Once, and only for an operation that was started, is in a queue of ours, or was refused by one for its owner's end.
   ///
-  /// One that waits unstarted in a queue of Foundation's, and has finished because its owner ended, must not be announced: that queue keeps an
-  /// unretained pointer to it until it has started it. It will start it, since it hears that the operation is ready.
+  /// One that waits unstarted in a queue of Foundation's, and has finished because its owner ended, must not be announced: that queue keeps
+  /// an unretained pointer to it until it has started it. It will start it, since it hears that the operation is ready.
   final func tellFoundationOfFinish() {
     let told = StateWord.Bits.foundationWasTold.rawValue
     let before = StateWord(rawValue: word.bitwiseOr(told, ordering: .acquiringAndReleasing).oldValue)

@@ -10,11 +10,15 @@ extension OwnedOperation {
   /// Whether dependencies let the operation start, whatever a subclass makes of `isReady`.
   final var isReadyByDependencies: Bool { load().isReady }
 
-  /// The scheduler knows, or is being told, that the operation is ready, and nobody has claimed the start.
+  /// The scheduler knows, or is being told, that the operation has become ready, and nobody has claimed that. It may be blocked again: who
+  /// claims it finds out.
   final var isWaitingForScheduler: Bool {
     let word = load()
-    return word.phase == .pending && word.contains(.announced) && word.isReady
+    return word.phase == .pending && word.contains(.announced)
   }
+
+  /// It holds itself back, and the scheduler is to ask it again.
+  final var isWatched: Bool { load().contains(.watched) }
 
   /// Whether the work began.
   final var didRun: Bool { load().contains(.ran) }

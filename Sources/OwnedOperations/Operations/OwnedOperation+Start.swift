@@ -12,7 +12,7 @@ extension OwnedOperation {
   final func beginStart() throws(OwnedOperationError) {
     var isForced = false
     let word = settled()
-    if word.phase == .pending, !word.contains(.attached), !word.isCancelled, !word.contains(.wasStarted), !isReadyForStart {
+    if word.phase == .pending, !word.contains(.attached), !word.isCancelled, !word.contains(.wasStarted), !answersReady {
       // A Foundation queue that has made up its mind can't be refused: it would wait for ever.
       isForced = isRunByFoundationQueue
       if !isForced, load().phase == .pending, !isCancelled { throw .notReady(label) }
@@ -32,7 +32,7 @@ extension OwnedOperation {
         decision = .settle
         new.insert([.wasStarted, .wantsFinish, .cancelClaimed])
         if word.contains(.workReleased) { new.insert(.finishClaimed) }
-      } else if !word.isReady, !isForced {
+      } else if !word.isReady, !isForced, !word.contains(.startClaimed) {
         decision = .refused(.notReady(label))
         return nil
       } else {
@@ -50,12 +50,12 @@ extension OwnedOperation {
     }
   }
 
-  /// The word's answer, and that of a subclass that has a condition of its own.
-  private var isReadyForStart: Bool { OperationThread.run(inside: self, for: .question) { isReady } }
+  /// The word's answer, and that of a subclass that has a condition of its own. For those who don't keep the answer.
+  final var answersReady: Bool { OperationThread.run(inside: self, for: .question) { isReady } }
 
   /// The start is ours; whether the work runs is decided by this one look at the lifetime.
   private func run(after change: StateChange) {
-    guard isOwnerAlive else {
+    guard isOwnerAlive || Mutation.startSkipsTheLifetime.isOn else {
       finishExecution(throwing: nil)  // which sees that the owner has ended, and cancels
       return
     }
@@ -66,20 +66,23 @@ extension OwnedOperation {
     }
     let timeout = begin(isAttached: change.new.contains(.attached))
     if change.new.contains(.isObserved) { deliverChanges() }
-    #if canImport(ObjectiveC)
-      tellFoundation(.isExecuting)
-    #endif
+    tellFoundation(.isExecuting)
     if let timeout { armTimeout(timeout) }
     OperationThread.run(inside: self) { main() }
+    if !isAsynchronous { bodyIsOver() }
     if !isAsynchronous || load().contains(.failed) { finishExecution(throwing: nil) }
   }
+
+  /// The work has returned; what it captured may still have to go. For kinds that let go of it themselves, and for all at the end.
+  final func bodyIsOver() { ThreadSlot.blockingObserver.object(BlockingObserver.self)?.bodyDidEnd(of: self) }
 
   /// - Returns: the timeout.
   private func begin(isAttached: Bool) -> Duration? {
     lock.lock()
     defer { lock.unlock() }
-    // Unless somebody has finished it since it was started: then the scheduler has heard that it ended without having run.
-    guard !isAttached || scheduler != nil else { return nil }
+    // Unless somebody has finished it since it was started: then the scheduler has heard that it ended without having run. (Without a
+    // scheduler, and not finished, it has been detached.)
+    guard !isAttached || scheduler != nil || !load().isFinished else { return nil }
     scheduler?.operationDidBegin()
     word.bitwiseOr(StateWord.Bits.ran.rawValue, ordering: .relaxed)
     return extras?.timeout
@@ -91,8 +94,8 @@ extension OwnedOperation {
       Aftermath.run { aftermath in processCancellation(&aftermath) }
     } else if change.turned(.finishClaimed) {
       Aftermath.run { aftermath in completeFinish(&aftermath) }
-    } else if !OperationThread.isReleasingWork {
-      // The handler of the cancellation is just releasing the work, and will finish. (If that is what this thread is doing further out, it may be the handler.)
+    } else {
+      // The handler of the cancellation is just letting go of the work, which takes it no time, and will finish.
       blockUntilFinished()
     }
   }
@@ -114,7 +117,7 @@ extension OwnedOperation {
   private func armTimeout(_ timeout: Duration) {
     let timer = OperationTimers.makeTimer(after: timeout) { [weak self] in self?.timeoutDidPass() }
     let isArmed = lock.withLock {
-      guard !load().isFinished else { return false }
+      guard !load().isFinished || Mutation.timerOutlivesTheFinish.isOn else { return false }
       makeExtras().timer = timer
       return true
     }
@@ -123,7 +126,8 @@ extension OwnedOperation {
   }
 
   private func timeoutDidPass() {
-    cancel(.timedOut, onReaper: true)
+    // The timers of others need this thread.
+    DeferredCalls.add { self.cancel(.timedOut) }
   }
 }
 
@@ -131,12 +135,12 @@ extension OwnedOperation {
 private enum OperationTimers {
   static let queue = DispatchQueue(label: "OwnedOperations.timeouts", qos: .userInitiated)
 
-  static func makeTimer(after timeout: Duration, _ body: @escaping @Sendable () -> Void) -> any DispatchSourceTimer {
+  static func makeTimer(after timeout: Duration, _ body: @escaping @Sendable () -> Void) -> UptimeTimer {
     let (seconds, attoseconds) = timeout.components
     let nanoseconds = Double(max(0, seconds)) * 1e9 + Double(max(0, attoseconds)) / 1e9
-    let timer = DispatchSource.makeTimerSource(queue: queue)
-    timer.schedule(deadline: .now() + .nanoseconds(Int(min(nanoseconds, 9e18))))
-    timer.setEventHandler(handler: body)
+    let timer = UptimeTimer(on: queue)
+    timer.set(Uptime.time(after: .nanoseconds(Int(min(nanoseconds, 9e18)))))
+    timer.setHandler(body)
     return timer
   }
 }

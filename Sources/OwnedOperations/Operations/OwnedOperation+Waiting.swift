@@ -3,24 +3,28 @@ import Foundation
 /// Somebody who waits for an operation to finish.
 class OperationWaiter: @unchecked Sendable {  // subclasses guard what they keep
   func wake() {}
-}
-
-private final class WaitingThread: OperationWaiter, @unchecked Sendable {  // a semaphore may be used from any thread
-  private let semaphore = DispatchSemaphore(value: 0)
-
-  override func wake() { semaphore.signal() }
-  func wait() { semaphore.wait() }
-  func wait(milliseconds: Int) { _ = semaphore.wait(timeout: .now() + .milliseconds(milliseconds)) }
+  /// What the wait leads to may have changed: the operation was added to a queue, or its body waits.
+  /// May be called under a scheduler's lock.
+  func targetDidChange() {}
 }
 
 /// A task that waits. Its continuation is resumed once, by the finish or by the task's cancellation, whichever comes first.
-private final class WaitingTask: OperationWaiter, @unchecked Sendable {  // `continuation` and `result` are guarded by `lock`
+final class WaitingTask: OperationWaiter, @unchecked Sendable {  // all is guarded by `lock`
   private let lock = Lock()
   private var continuation: CheckedContinuation<Void, any Error>?
   private var result: Result<Void, any Error>?
+  /// If the task holds what its target may need.
+  private var watched: WatchedWait?
 
   override func wake() { settle(.success(())) }
   func cancel() { settle(.failure(CancellationError())) }
+
+  func tell(_ wait: WatchedWait) { lock.withLock { watched = wait } }
+
+  override func targetDidChange() {
+    guard let watched = lock.withLock({ watched }) else { return }
+    ThreadStart.onPool(qos: .default) { watched.look() }  // a look takes the scheduler's lock
+  }
 
   func install(_ new: CheckedContinuation<Void, any Error>) {
     let early = lock.withLock {
@@ -53,32 +57,35 @@ extension OwnedOperation {
     }
     let waiter = WaitingThread()
     guard addWaiter(waiter) else { return }
-    BlockingRegion.perform { waiter.wait() }
+    BlockingRegion.perform(for: .operation(self), waiter)
   }
 
   /// Returns when the operation has finished.
   /// - Throws: `CancellationError` when the task that waits is cancelled.
-  final func finished() async throws {
+  final func finishedUnlessCancelled() async throws {
     let waiter = WaitingTask()
     guard addWaiter(waiter) else { return }
-    try await withTaskCancellationHandler {
-      try await withCheckedThrowingContinuation { waiter.install($0) }
-    } onCancel: {
-      removeWaiter(waiter)
-      waiter.cancel()
+    try await WaitTarget.operation(self).whileWaiting(toldBy: waiter) {
+      try await withTaskCancellationHandler {
+        try await withCheckedThrowingContinuation { waiter.install($0) }
+      } onCancel: {
+        removeWaiter(waiter)
+        waiter.cancel()
+      }
     }
   }
 
   /// - Returns: false if the operation has finished.
-  private func addWaiter(_ waiter: OperationWaiter) -> Bool {
-    lock.withLock {
-      guard !load().isFinished else { return false }
+  final func addWaiter(_ waiter: OperationWaiter) -> Bool {
+    let hadFinished = load().isFinished
+    return lock.withLock {
+      guard !(Mutation.waiterLooksTooEarly.isOn ? hadFinished : load().isFinished) else { return false }
       makeExtras().waiters.append(waiter)
       return true
     }
   }
 
-  private func removeWaiter(_ waiter: OperationWaiter) {
+  final func removeWaiter(_ waiter: OperationWaiter) {
     lock.withLock { extras?.waiters.removeAll { $0 === waiter } }
   }
 
@@ -88,8 +95,8 @@ extension OwnedOperation {
     for waiter in waiters { waiter.wake() }
   }
 
-  /// Keeps `OperationQueue.waitUntilAllOperationsAreFinished` from spinning on an operation that has finished because its owner ended, and which the (suspended) queue has
-  /// yet to start: such a queue asks again and again.
+  /// Keeps `OperationQueue.waitUntilAllOperationsAreFinished` from spinning on an operation that has finished because its owner ended, and
+  /// which the (suspended) queue has yet to start: such a queue asks again and again.
   private func waitUntilFoundationWasTold() {
     let word = load()
     guard word.contains(.readinessWasRead), !word.contains(.foundationWasTold), !word.contains(.attached), !word.contains(.wasStarted)
@@ -101,7 +108,7 @@ extension OwnedOperation {
       return true
     }
     guard waits else { return }
-    BlockingRegion.perform { waiter.wait(milliseconds: 1) }
+    _ = waiter.wait(for: .milliseconds(1))
     removeWaiter(waiter)
   }
 }

@@ -3,18 +3,19 @@ import Synchronization
 
 /// All access to the state word. The protocol stands at `StateWord`.
 extension OwnedOperation {
-  /// The lifetime stays for as long as the operation does. To count references for each look at it would take a good part of the time that an operation costs.
-  @inline(__always)
-  final var unretainedLifetime: Unmanaged<OwnerLifetime> { .passUnretained(lifetime) }
+  /// The lifetime stays for as long as the operation does. To count references for each look at it would take a good part of the time that
+  /// an operation costs.
+  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
+  final var unretainedLifetime: Borrowed<OwnerLifetime> { Borrowed(lifetime) }
 
-  @inline(__always)
-  final var isOwnerAlive: Bool { unretainedLifetime._withUnsafeGuaranteedRef { $0.isAlive } }
+  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
+  final var isOwnerAlive: Bool { unretainedLifetime.with { $0.isAlive } }
 
-  @inline(__always)
+  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   final func load() -> StateWord { StateWord(rawValue: word.load(ordering: .acquiring)) }
 
   /// The word, after an end of the owner has been written into it: for every question whose answer the end changes.
-  @inline(__always)
+  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   final func settled() -> StateWord {
     let word = load()
     if word.isFinished || word.isCancelled || isOwnerAlive { return word }
@@ -33,8 +34,9 @@ extension OwnedOperation {
     return change?.new ?? load()
   }
 
-  /// Exchanges the word for what the closure makes of it. The closure may be called several times, outside locks; it returns nil to leave the word alone.
-  @inline(__always)
+  /// Exchanges the word for what the closure makes of it. The closure may be called several times, outside locks; it returns nil to leave
+  /// the word alone.
+  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   @discardableResult
   final func update(_ transform: (StateWord) -> StateWord?) -> StateChange? {
     var current = load()
@@ -48,7 +50,7 @@ extension OwnedOperation {
     return updateObserved(transform)
   }
 
-  /// The exchange and its entry in the list of changes are made under the lock, so that the list is in the order of the exchanges.
+  /// The exchange and its entry in the list of changes are made under the lock: the list is in the order of the exchanges.
   @inline(never)
   private func updateObserved(_ transform: (StateWord) -> StateWord?) -> StateChange? {
     var announced: ObservedKeys = []

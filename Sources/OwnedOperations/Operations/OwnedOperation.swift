@@ -12,22 +12,23 @@ import Synchronization
 /// }
 /// ```
 ///
-/// It can be started by hand, added to Foundation's `OperationQueue` or to a queue of this package, and it can depend on plain operations and they on it.
-/// The operation holds the lifetime of its owner, never the owner. All members may be used from any thread; the flags and ``state`` are views of a single
-/// word (see `StateWord`), and never contradict each other. The locks of the base class are left alone from creation to finish, except where
-/// Foundation has to be told: on Linux it takes five, one after the other, to hear that an operation has finished.
+/// It can be started by hand, or added to Foundation's `OperationQueue` or to a queue of this package. It can depend on plain operations,
+/// and they on it. The operation holds the lifetime of its owner, never the owner. All members may be used from any thread; the flags and
+/// ``state`` are views of a single word, and never contradict each other. The locks of the base class are left alone from
+/// creation to finish, except where Foundation has to be told: on Linux it takes five, one after the other, to hear that an operation has
+/// finished.
 ///
 /// Foundation's rules hold, with these differences:
-/// - Calls for which Foundation stops the process (`start()` twice, `start()` before the operation is ready) or hangs for ever (`waitUntilFinished()` inside
-///   the operation's own work) are reported on standard error and ignored. ``startOrThrow()`` throws the error instead.
+/// - Calls for which Foundation stops the process are reported on standard error and ignored: `start()` twice, `start()` before the
+///   operation is ready. So are those for which it hangs for ever: `waitUntilFinished()` inside the operation's own work.
+///   ``startOrThrow()`` throws the error instead.
 /// - An operation whose owner has ended finishes without anyone starting it.
 /// - A cancelled operation that sits in a queue of this package finishes at once, without being started.
 ///
-/// A subclass may override `perform()`, `main()`, `didCancel(_:)`, `isReady`, `isAsynchronous`, and, calling `super`, `start()`, `cancel()` and the
-/// members that concern dependencies. What a subclass stores is its own to guard.
-///
-// `@unchecked Sendable`: `word` is atomic; `extras`, `dependencyCell`, `firstDependent` and `scheduler` are guarded by `lock`, `memberIndex` by the
-// lifetime's lock, `schedulerSlot` by the scheduler's; the rest never changes.
+/// A subclass may override `perform()`, `main()`, `didCancel(_:)`, `isReady`, `isAsynchronous`, and, calling `super`, `start()`, `cancel()`
+/// and the members that concern dependencies. What a subclass stores is its own to guard.
+// `@unchecked Sendable`: `word` is atomic; `extras`, `dependencyCell`, `firstDependent` and `scheduler` are guarded by `lock`,
+// `memberIndex` by the lifetime's lock, `schedulerSlot` by the scheduler's; the rest never changes.
 open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// The record of the owner.
   public final let lifetime: OwnerLifetime
@@ -44,16 +45,18 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// For the scheduler's own use.
   @exclusivity(unchecked) final var schedulerSlot = 0
 
-  /// Makes an operation for the owner with this lifetime. If the owner has ended, the operation is cancelled and finished when this returns, and will
-  /// never run.
+  /// Makes an operation for the owner with this lifetime. If the owner has ended, the operation is cancelled and finished when this
+  /// returns, and will never run.
   public init(lifetime: OwnerLifetime) {
     // `self.lifetime` keeps it from here to the deinit; counting further references would take a tenth of the time that all of this does.
-    let unretained = Unmanaged.passUnretained(lifetime)
+    let unretained = Borrowed(lifetime)
     word = Atomic(StateWord.initial.rawValue)
     lock = Lock(seed: lifetime.id.rawValue)
     self.lifetime = lifetime
     super.init()
-    if !unretained._withUnsafeGuaranteedRef({ $0.join(self) }) { finishForEndedOwner() }
+    // From here on the reaper may come by, though a subclass's initialiser goes on. All that a subclass stores has been initialised by
+    // then, so what it overrides finds a whole object; and nothing tells us when its initialiser has ended. See `didCancel`.
+    if !unretained.with({ $0.join(self) }) { finishForEndedOwner() }
   }
 
   /// Makes an operation for an owner that holds a token.
@@ -62,7 +65,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   }
 
   deinit {
-    if !load().isFinished { unretainedLifetime._withUnsafeGuaranteedRef { $0.leave(self) } }
+    if !load().isFinished { unretainedLifetime.with { $0.leave(self) } }
     if let dependencyCell { ChainRelease.release(dependencyCell) }
     guard let extras else { return }
     extras.observers?.endAll()
@@ -76,8 +79,8 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   /// The work. Override this or `main()`; what it throws is the outcome. Runs once, on the thread that starts the operation.
   ///
-  /// If ``OwnedOperation/isAsynchronous`` is true, the operation stays executing until ``OwnedOperation/finish(throwing:)`` is called or this throws;
-  /// otherwise it finishes when this returns.
+  /// If ``OwnedOperation/isAsynchronous`` is true, the operation stays executing until ``OwnedOperation/finish(throwing:)`` is called or
+  /// this throws; otherwise it finishes when this returns.
   open func perform() throws {}
 
   /// Calls ``perform()`` and keeps what it throws.
@@ -87,22 +90,39 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   /// Called once, if the operation is cancelled before it has finished, whatever the reason: stop the request, kill the child.
   ///
-  /// Runs on the thread that called `cancel()`; for the end of an owner and for a timeout, on a background thread. The work may be running meanwhile,
-  /// or never have started; in that case the operation may have finished already. Not called for an operation made for an owner that had ended.
+  /// Runs on the thread that called `cancel()`; for the end of an owner and for a timeout, on a background thread. The work may be running
+  /// meanwhile, or never have started; in that case the operation may have finished already. Not called for an operation made for an owner
+  /// that had ended.
+  ///
+  /// The owner may end while the operation is being made. So this may be called, on another thread, as soon as `super.init` has been: what
+  /// it needs must be stored before, as Swift demands of all that is stored anyway. An initialiser that begins something after `super.init`
+  /// has to ask ``isCancelled`` when it is done.
   open func didCancel(_ reason: CancellationReason) {}
 
-  /// True in a subclass whose work goes on after ``OwnedOperation/perform()`` has returned, and ends with ``OwnedOperation/finish(throwing:)``.
+  /// True in a subclass whose work goes on after ``OwnedOperation/perform()`` has returned, and ends with
+  /// ``OwnedOperation/finish(throwing:)``.
   open override var isAsynchronous: Bool { false }
 
   #if canImport(ObjectiveC)
     open override var isConcurrent: Bool { isAsynchronous }
   #endif
 
-  /// For a kind of operation that holds the object that owns it: holds it strongly from now on. False if it has gone, though its lifetime has not ended: it shared its token
-  /// with others, or is in its deinit. Then the work is not run.
+  /// For a kind of operation that holds the object that owns it: holds it strongly from now on. False if it has gone, though its lifetime
+  /// has not ended: it shared its token with others, or is in its deinit. Then the work is not run.
   func takeOwner() -> Bool { true }
 
-  /// Lets go of what the kind of operation has stored of its work. Called by whoever may finish the operation, at least once before it has finished.
+  /// Whether the work gets the object that owns it.
+  var holdsOwner: Bool { false }
+
+  /// Before a queue starts an operation that holds its owner: holds it from now on, if a body of it may begin.
+  /// - Returns: where to wait if not, because nothing but the owner's own bodies holds it.
+  func beginForOwner() -> OwnerHold? { nil }
+
+  /// It was not started after all, or has finished: lets go of the owner.
+  func endForOwner() {}
+
+  /// Lets go of what the kind of operation has stored of its work: hands it to ``DeferredReleases``, because the caller must not wait for
+  /// deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}
 
   /// Stops work that goes on by itself: a task. Called before `didCancel`.
@@ -124,12 +144,16 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   /// True if no dependency is outstanding, or the operation was cancelled. Stays true later.
   ///
-  /// A subclass may add a condition: return `super.isReady && ...`, and call `didChangeValue(forKey: "isReady")` when the condition changes.
+  /// A subclass may add a condition: return `super.isReady && ...`, and call `didChangeValue(forKey: "isReady")` when the condition
+  /// changes. A queue of ours
+  /// notices that at once; without it, or if the override doesn't ask `super`, within 50 ms, or a second if nothing has changed for a
+  /// minute.
   open override var isReady: Bool {
     var word = settled()
+    if word.contains(.watched) { noteQuestion() }
     if !word.contains(.readinessWasRead) {
-      // A start by hand keeps no answer. Nor has a Foundation queue the operation, for it would have asked; so the base class, which would take
-      // its lock, has nothing to say.
+      // A start by hand keeps no answer. Nor has a Foundation queue the operation, for it would have asked; so the base class, which would
+      // take its lock, has nothing to say.
       if OperationThread.isAsking(self) { return word.isReady }
       // First the mark, then the answer: if the answer changes later, whoever changes it sees the mark and tells Foundation.
       let before = self.word.bitwiseOr(StateWord.Bits.readinessWasRead.rawValue, ordering: .acquiringAndReleasing).oldValue
@@ -140,13 +164,27 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
     return word.phase != .pending || word.isCancelled || word.contains(.attached) || super.isReady
   }
 
+  /// Foundation asks when a change of `isReady` is announced to it. That is all that we hear of it where it can't be overridden.
+  private func noteQuestion() {
+    if !OperationThread.isAsking(self) { lock.withLock { scheduler }?.operationMayHaveBecomeReady(self) }
+  }
+
+  #if canImport(ObjectiveC)
+    open override func didChangeValue(forKey key: String) {
+      super.didChangeValue(forKey: key)
+      if key == FoundationKey.isReady.rawValue, load().contains(.watched) { noteQuestion() }
+    }
+  #endif
+
   /// True from the start of the work to the finish.
   public override var isExecuting: Bool { load().phase == .executing }
 
-  /// True once the operation has succeeded, failed, or been cancelled for good. Its work has been released by then.
+  /// True once the operation has succeeded, failed, or been cancelled for good. Its work has been released by then; if it never ran, it is
+  /// just being released in the background.
   public override var isFinished: Bool { load().isFinished }
 
-  /// True if the operation was cancelled before it had finished. It is true for all unfinished operations of an owner as soon as the owner has ended.
+  /// True if the operation was cancelled before it had finished. It is true for all unfinished operations of an owner as soon as the owner
+  /// has ended.
   public override var isCancelled: Bool { settled().isCancelled }
 
   /// How the operation ended; nil until it has finished.
@@ -166,10 +204,11 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   // MARK: Calls
 
-  /// Runs the work on this thread, or finishes the operation if it was cancelled. When this returns, the operation has finished unless it is asynchronous.
+  /// Runs the work on this thread, or finishes the operation if it was cancelled. When this returns, the operation has finished unless it
+  /// is asynchronous.
   ///
-  /// Does nothing if the operation has finished. If it is executing or not ready, that is reported on standard error and nothing else happens
-  /// (Foundation stops the process); ``startOrThrow()`` tells the caller.
+  /// Does nothing if the operation has finished. If it is executing or not ready, that is reported on standard error and nothing else
+  /// happens (Foundation stops the process); ``startOrThrow()`` tells the caller.
   open override func start() {
     do throws(OwnedOperationError) {
       try startOrThrow()
@@ -186,8 +225,9 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   /// Cancels the operation: work that has not started never will; work that runs is told by ``didCancel(_:)`` and may ask `isCancelled`.
   ///
-  /// As in Foundation, cancelling doesn't finish an operation that has not started, but makes it ready, so that a queue, or `start()`, finishes it. Its
-  /// work is released at once. Does nothing if the operation has finished or was cancelled before.
+  /// As in Foundation, cancelling doesn't finish an operation that has not started, but makes it ready, so that a queue, or `start()`,
+  /// finishes it. Its work is released at once, in the background: this doesn't wait for deinits. Does nothing if the operation has
+  /// finished or was cancelled before.
   open override func cancel() {
     cancel(.requested)
   }
@@ -200,7 +240,8 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
     finishExecution(throwing: error)
   }
 
-  /// Blocks this thread until the operation has finished. Inside the operation's own work that could never be: it is reported on standard error, and returns.
+  /// Blocks this thread until the operation has finished. Inside the operation's own work that could never be: it is reported on standard
+  /// error, and returns.
   @available(*, noasync, message: "Use completionBlock, states, or a dependent operation instead")
   open override func waitUntilFinished() {
     blockUntilFinished()
@@ -208,7 +249,8 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   // MARK: Dependencies
 
-  /// Has this operation wait for the other, ours or plain, in the same queue or another, to finish. Does nothing if it does so already. Amortised constant time.
+  /// Has this operation wait for the other, ours or plain, in the same queue or another, to finish. Does nothing if it does so already.
+  /// Amortised constant time.
   open override func addDependency(_ operation: Operation) {
     insertDependency(operation)
   }
@@ -223,7 +265,8 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
     lock.withLock { dependencyCell }?.operations ?? []
   }
 
-  /// What a dependency that fails or is cancelled means for this operation. Setting it to `requireSuccess` looks at dependencies that have finished, too.
+  /// What a dependency that fails or is cancelled means for this operation. Setting it to `requireSuccess` looks at dependencies that have
+  /// finished, too.
   public final var dependencyPolicy: DependencyPolicy {
     get { load().contains(.requiresSuccess) ? .requireSuccess : .runAlways }
     set { setDependencyPolicy(newValue) }
@@ -231,10 +274,11 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   // MARK: Settings
 
-  /// Cancels the operation when this much time has passed since its work started; it ends in `.cancelled(.timedOut)`. Set it before the start.
+  /// Cancels the operation when this much time has passed since its work started; it ends in `.cancelled(.timedOut)`. Set it before the
+  /// start.
   ///
-  /// A subclass whose ``isAsynchronous`` is true is finished then, after ``didCancel(_:)``. A work that runs on its thread, or in a task, is
-  /// asked to end, and the operation finishes when it does.
+  /// A subclass whose ``isAsynchronous`` is true is finished then, after ``didCancel(_:)``. A work that runs on its thread, or in a task,
+  /// is asked to end, and the operation finishes when it does.
   public final var timeout: Duration? {
     get { lock.withLock { extras?.timeout } }
     set {
@@ -244,8 +288,8 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
     }
   }
 
-  /// Called once, on a background thread, after the operation has finished, however it did; then released. An operation that finished without having been
-  /// started, because its owner ended, runs it even if it is set later.
+  /// Called once, on a background thread, after the operation has finished, however it did; then released. An operation that finished
+  /// without having been started, because its owner ended, runs it even if it is set later.
   open override var completionBlock: (@Sendable () -> Void)? {
     get { lock.withLock { extras?.completionBlock } }
     set { setCompletionBlock(newValue) }
@@ -262,7 +306,8 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
     }
   }
 
-  /// Ready operations of a queue run in the order of their priorities. As in Foundation, any value is brought to the nearest of the five towards normal.
+  /// Ready operations of a queue run in the order of their priorities. As in Foundation, any value is brought to the nearest of the five
+  /// towards normal.
   open override var queuePriority: Operation.QueuePriority {
     get { load().priority }
     set { setPriority(newValue) }

@@ -9,7 +9,8 @@ import Foundation
 /// print(try await size.value)
 /// ```
 ///
-/// The body is released as soon as it has run, or the operation is cancelled before it has started; the value lives as long as the operation.
+/// The body is released as soon as it has run or, in the background, when the operation is cancelled before it has started; the value lives
+/// as long as the operation.
 public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unchecked Sendable {
   // `@unchecked Sendable`: all that is stored is guarded by the operation's lock, except `isAsynchronous`, which never changes.
   private enum Body {
@@ -22,23 +23,35 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
   private var task: Task<Void, Never>?
   private let hasTask: Bool
 
+  /// Makes an operation whose body runs on the thread that starts it. What it returns is the ``output``.
+  /// - Parameters:
+  ///   - lifetime: its end cancels the operation.
+  ///   - body: runs once at most. What it throws is the operation's outcome.
   public init(lifetime: OwnerLifetime, _ body: @escaping @Sendable () throws -> Output) {
     self.body = .synchronous(body)
     hasTask = false
     super.init(lifetime: lifetime)
   }
 
-  /// The body runs in a task, which is cancelled with the operation; the operation finishes when the body has come to its end.
+  /// Makes an operation whose body runs in a task, which is cancelled with the operation. The operation finishes when the body has come to
+  /// its end.
+  /// - Parameters:
+  ///   - lifetime: its end cancels the operation.
+  ///   - body: runs once at most. What it throws is the operation's outcome.
   public init(lifetime: OwnerLifetime, _ body: @escaping @Sendable () async throws -> Output) {
     self.body = .asynchronous(body)
     hasTask = true
     super.init(lifetime: lifetime)
   }
 
+  /// Makes an operation for an owner that holds a token; the body runs on the thread that starts it. The body keeps what it captures until
+  /// it has run, so it must not capture the owner.
   public convenience init(owner: some OperationOwner, _ body: @escaping @Sendable () throws -> Output) {
     self.init(lifetime: owner.lifetimeToken.lifetime, body)
   }
 
+  /// Makes an operation for an owner that holds a token; the body runs in a task, which is cancelled with the operation. The body keeps
+  /// what it captures until it has run, so it must not capture the owner.
   public convenience init(owner: some OperationOwner, _ body: @escaping @Sendable () async throws -> Output) {
     self.init(lifetime: owner.lifetimeToken.lifetime, body)
   }
@@ -53,18 +66,33 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
   /// - Throws: what the body threw; `CancellationError` if the operation was cancelled, or the task that waits is.
   public var value: Output {
     get async throws {
-      try await finished()
+      try await finishedUnlessCancelled()
       if case .failed(let error)? = outcome { throw error }
       guard let output else { throw CancellationError() }
       return output
     }
   }
 
+  /// Blocks this thread until the operation has finished, and returns its value. It is not started by this. A worker that calls it says
+  /// so to its queue, as with ``OwnedOperation/waitUntilFinished()``.
+  /// - Throws: what the body threw; `CancellationError` if the operation was cancelled; ``OwnerScopedQueueError/waitingForItself(_:)``
+  ///   inside the operation's own body.
+  @available(*, noasync, message: "Use value instead")
+  public func get() throws -> Output {
+    if OperationThread.isInside(self), !load().isFinished { throw OwnerScopedQueueError.waitingForItself(label) }
+    blockUntilFinished()
+    if case .failed(let error)? = outcome { throw error }
+    guard let output else { throw CancellationError() }
+    return output
+  }
+
   public override var isAsynchronous: Bool { hasTask }
 
   public override func perform() throws {
     switch takeBody() {
-    case .synchronous(let body)?: keep(try body())
+    case .synchronous(let body)?:
+      defer { withExtendedLifetime(body) { bodyIsOver() } }
+      keep(try body())
     case .asynchronous(let body)?: begin(body)
     case nil: break
     }
@@ -74,7 +102,8 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
     let work = WorkBox(body)
     let new = Task(priority: TaskPriority(qualityOfService)) { [self] in
       do {
-        keep(try await work.run())
+        // The task may have waited long for a thread: this look at the lifetime decides whether the body begins.
+        if isCancelled { work.giveUp() } else { keep(try await runInTask { try await work.run() }) }
         finish()
       } catch {
         finish(throwing: error)
@@ -97,9 +126,10 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
   override var mayHaveCondition: Bool { false }
 
   override func releaseWork() {
-    _ = takeBody()
+    if let body = takeBody() { DeferredReleases.add(consume body) }
     var former: Task<Void, Never>?
     lock.withLock { swap(&former, &task) }
+    if let task = former.take() { DeferredReleases.add(consume task) }
   }
 
   override func cancelWork() { lock.withLock { task }?.cancel() }
@@ -108,14 +138,18 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
 }
 
 /// An asynchronous body, given up when it has run: before the operation finishes, though the task that ran it goes on for a moment.
-final class WorkBox<Output: Sendable>: @unchecked Sendable {  // used by the one task that runs it
-  private var body: (@Sendable () async throws -> Output)?
+final class WorkBox<Output: Sendable>: Sendable {
+  private let body: Locked<(@Sendable () async throws -> Output)?>
 
-  init(_ body: @escaping @Sendable () async throws -> Output) { self.body = body }
+  init(_ body: @escaping @Sendable () async throws -> Output) { self.body = Locked(body) }
+
+  /// The body will not run.
+  func giveUp() {
+    if let body = body.withLock({ $0.take() }) { DeferredReleases.add(consume body) }
+  }
 
   func run() async throws -> Output {
-    defer { body = nil }
-    guard let body else { throw CancellationError() }
+    guard let body = body.withLock({ $0.take() }) else { throw CancellationError() }
     return try await body()
   }
 }

@@ -4,14 +4,18 @@ import Foundation
 public enum OwnerScopedQueueError: Error, Sendable, Equatable {
   /// The operations named depend on each other in a circle: each on the next, the last on the first.
   case dependencyCycle([String])
+  /// The operation named is in a queue.
   case alreadyEnqueued(String)
+  /// The operation named has been started.
   case alreadyExecuting(String)
+  /// The operation named has finished.
   case alreadyFinished(String)
   /// The same operation stands twice in one call.
   case duplicateOperation(String)
+  /// The work named belongs to an owner that has ended.
   case ownerEnded(operation: String, owner: OwnerID)
+  /// A number that is no limit, because it is negative.
   case invalidLimit(Int)
-  case emptyGraph
   /// A node of another graph.
   case foreignNode(String)
   /// The operation would wait for its own end.
@@ -24,6 +28,7 @@ public enum OwnerScopedQueueError: Error, Sendable, Equatable {
 public typealias OwnedOperationError = OwnerScopedQueueError
 
 extension OwnerScopedQueueError: LocalizedError, CustomStringConvertible {
+  /// What was attempted, what is wrong with it, and what to do.
   public var description: String {
     switch self {
     case .dependencyCycle(let names):
@@ -40,8 +45,6 @@ extension OwnerScopedQueueError: LocalizedError, CustomStringConvertible {
       "\(name) can't run, because \(owner) has ended; make it for an owner that is alive"
     case .invalidLimit(let limit):
       "\(limit) is no limit for concurrent operations; give a number that is not negative, or OperationQueue.defaultMaxConcurrentOperationCount"
-    case .emptyGraph:
-      "the graph has no nodes; add one with node(_:) before it is run"
     case .foreignNode(let name):
       "\(name) is a node of another graph; connect nodes of the same graph"
     case .waitingForItself(let name):
@@ -51,5 +54,6 @@ extension OwnerScopedQueueError: LocalizedError, CustomStringConvertible {
     }
   }
 
+  /// The ``description``.
   public var errorDescription: String? { description }
 }

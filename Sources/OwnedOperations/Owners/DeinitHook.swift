@@ -1,11 +1,3 @@
-#if canImport(Glibc)
-  import Glibc
-#elseif canImport(Musl)
-  import Musl
-#elseif canImport(Darwin)
-  import Darwin
-#endif
-
 /// One closure that waits for the end of one object; made by ``onDeinit(of:name:perform:)``.
 ///
 /// A value without references: keeping it keeps neither the object nor the closure alive. Equal when the identifiers are.
@@ -16,10 +8,11 @@ public struct DeinitHook: Hashable, Sendable {
   /// The address of the object; 0 for a hook that was refused.
   let key: UInt
 
-  /// Lets go of the closure, so that it never runs. From any thread, also from inside another hook of the same object. Takes linear
-  /// time in the number of hooks of the object.
+  /// Lets go of the closure, so that it never runs. From any thread, also from inside another hook of the same object.
   ///
-  /// - Returns: true if this call removed a hook that had not run; false if it has run, runs just now, or was cancelled, replaced or refused.
+  /// - Returns: true if this call removed a hook that had not run; false if it has run, runs just now, or was cancelled, replaced or
+  ///   refused.
+  /// - Complexity: linear in the hooks of the object.
   @discardableResult
   public func cancel() -> Bool { DeinitRegistry.shared.cancel(self) }
 
@@ -29,7 +22,9 @@ public struct DeinitHook: Hashable, Sendable {
   /// How this process learns that an object ends.
   public static var mechanism: DeinitHookMechanism { DeinitRegistry.shared.mechanism }
 
+  /// Hooks are equal if they are the same hook.
   public static func == (left: DeinitHook, right: DeinitHook) -> Bool { left.identifier == right.identifier }
+  /// Hashes which hook it is.
   public func hash(into hasher: inout Hasher) { hasher.combine(identifier) }
 }
 
@@ -52,6 +47,7 @@ public enum DeinitHookError: Error, Equatable, CustomStringConvertible {
   /// ``DeinitHook/mechanism`` is ``DeinitHookMechanism/weakReference``.
   case hooksUnavailable(type: String)
 
+  /// What was attempted, what is wrong with it, and what to do.
   public var description: String {
     switch self {
     case .objectIsDeinitialising(let type):
@@ -78,13 +74,16 @@ public enum DeinitHookError: Error, Equatable, CustomStringConvertible {
 ///
 /// The closure runs on the thread that drops the last reference, before the object's deinit body (its subclass's first), while the object
 /// is whole: its members can be read through the `Unmanaged`. It can't be saved any more: weak references to it are nil, and a strong
-/// reference that is still held when the closure returns dangles (the Swift runtime stops the process with "deallocated with
-/// non-zero retain count" if it is held until the deinit has ended). Where ``DeinitHook/mechanism`` is
-/// ``DeinitHookMechanism/associatedObject``, it runs after the deinit body, and only the address may be used.
+/// reference that is still held when the closure returns dangles. If it is held until the deinit has ended, the Swift runtime stops the
+/// process with "deallocated with non-zero retain count". Where ``DeinitHook/mechanism`` is ``DeinitHookMechanism/associatedObject``, it
+/// runs after the deinit body, and only the address may be used.
+///
+/// If the object belongs to an actor, to the main one for example, that thread may be another than the actor's, also with an isolated
+/// deinit, before which the hooks run. Then read only what is `nonisolated`, see <doc:OwnersOnActors>.
 ///
 /// Several hooks of one object run in order of identifier. From inside, hooks of any object may be added or cancelled (also later
-/// hooks of the same object), and last references to others dropped; adding to the same object is refused. What the closure captured is released
-/// right after it ran, or when it is cancelled. Objects that never deinitialise, such as static ones, never run their hooks.
+/// hooks of the same object), and last references to others dropped; adding to the same object is refused. What the closure captured is
+/// released right after it ran, or when it is cancelled. Objects that never deinitialise, such as static ones, never run their hooks.
 ///
 /// An object that is deinitialising, and one whose class can't be hooked, are refused: the returned hook is not
 /// ``DeinitHook/isInstalled``, and a line on standard error says why. ``installDeinitHook(of:name:perform:)`` throws instead.
@@ -95,6 +94,7 @@ public enum DeinitHookError: Error, Equatable, CustomStringConvertible {
 ///   - object: not kept alive, unless the closure captures it.
 ///   - name: replaces the hook of the same object that has the same name, if any.
 ///   - body: gets the object, and the hook that runs.
+/// - Complexity: constant on average; with a name, linear in the hooks of the object.
 @discardableResult
 public func onDeinit<Object: AnyObject>(
   of object: Object, name: String? = nil, perform body: @escaping @Sendable (Unmanaged<Object>, DeinitHook) -> Void
@@ -102,12 +102,23 @@ public func onDeinit<Object: AnyObject>(
   do {
     return try installDeinitHook(of: object, name: name, perform: body)
   } catch {
-    report("OwnedOperations: \(error)\n")
+    Platform.writeToStandardError("OwnedOperations: \(error)\n")
     return DeinitHook(identifier: DeinitRegistry.nextIdentifier(), key: 0)
   }
 }
 
-/// Does what ``onDeinit(of:name:perform:)`` does, and throws where that would return a hook that is not installed.
+/// Runs a closure once, when an object deinitialises, or says why it can't.
+///
+/// When and where the closure runs, and what it may do, is told at ``onDeinit(of:name:perform:)``, which is for callers that don't want to
+/// know.
+///
+/// - Parameters:
+///   - object: not kept alive, unless the closure captures it.
+///   - name: replaces the hook of the same object that has the same name, if any.
+///   - body: gets the object, and the hook that runs.
+/// - Returns: the hook, which is installed.
+/// - Throws: ``DeinitHookError`` if the object is deinitialising, or its class can't be hooked. Nothing has changed then.
+/// - Complexity: constant on average; with a name, linear in the hooks of the object.
 @discardableResult
 public func installDeinitHook<Object: AnyObject>(
   of object: Object, name: String? = nil, perform body: @escaping @Sendable (Unmanaged<Object>, DeinitHook) -> Void
@@ -119,11 +130,13 @@ public func installDeinitHook<Object: AnyObject>(
   return try DeinitRegistry.shared.install(on: object, name: name, body: erased.call)
 }
 
-/// A closure in a struct keeps its own calling convention when it is cast; bare, it would be wrapped in another for the cast, and again behind it.
+/// A closure in a struct keeps its own calling convention when it is cast; bare, it would be wrapped in another for the cast, and again
+/// behind it.
 private struct TypedBody<Object: AnyObject> { let call: @Sendable (Unmanaged<Object>, DeinitHook) -> Void }
 private struct ErasedBody { let call: DeinitHookNode.Body }
 
 /// Lets go of all hooks of an object, so that they never run. The object's lifetime, if it has one, stays.
+/// - Complexity: linear in the hooks of the object.
 public func cancelDeinitHooks(of object: AnyObject) { DeinitRegistry.shared.cancelHooks(of: object) }
 
 /// Whether instances are C++ or Core Foundation objects, which have no Swift class to hook. The first word of a type's metadata
@@ -131,10 +144,4 @@ public func cancelDeinitHooks(of object: AnyObject) { DeinitRegistry.shared.canc
 private func isForeign(_ type: (some AnyObject).Type) -> Bool {
   let kind = unsafeBitCast(type, to: UnsafePointer<UInt>.self).pointee
   return kind == 0x203 || kind == 0x204
-}
-
-/// One call, so that lines of several threads don't mix. There is nobody to tell when it fails.
-private func report(_ line: String) {
-  var line = line
-  line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
 }

@@ -19,14 +19,14 @@
       objc_sync_enter(object)
       defer { objc_sync_exit(object) }
       if objc_getAssociatedObject(object, &sentinelKey) == nil {
-        let sentinel = EndSentinel(Unmanaged.passUnretained(object).toOpaque())
+        let sentinel = EndSentinel(Borrowed(object).address)
         objc_setAssociatedObject(object, &sentinelKey, sentinel, .OBJC_ASSOCIATION_RETAIN)
       }
       return true
     }
 
-    /// The Objective-C runtime does not say. What is associated with a deinitialising object is released at the end of its deallocation, so a hook
-    /// that is installed from a deinit body runs a moment later.
+    /// The Objective-C runtime does not say. What is associated with a deinitialising object is released at the end of its deallocation. So
+    /// a hook that is installed from a deinit body runs a moment later.
     static func isDeinitialising(_ object: AnyObject) -> Bool { false }
   }
 

@@ -4,11 +4,11 @@
   extension DeinitRegistry {
     /// Makes sure that the registry hears of the object's end. False where the class can't be made to tell.
     func prepare(_ object: AnyObject) -> Bool {
-      cdh_hook_class_of(Unmanaged.passUnretained(object).toOpaque()) { DeinitRegistry.shared.objectDeinitialises($0) }
+      cdh_hook_class_of(Borrowed(object).address) { DeinitRegistry.shared.objectDeinitialises($0) }
     }
 
     static func isDeinitialising(_ object: AnyObject) -> Bool {
-      cdh_is_deinitialising(Unmanaged.passUnretained(object).toOpaque())
+      cdh_is_deinitialising(Borrowed(object).address)
     }
   }
 

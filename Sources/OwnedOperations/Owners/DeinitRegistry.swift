@@ -6,9 +6,9 @@ import Synchronization
 /// ``objectDeinitialises(_:)``, which takes the entry out: that is what the mechanism (see ``DeinitHookMechanism``) is for. By weak
 /// reference there is no such call; then attachments are kept in a ``WeakAttachmentTable``, and hooks are refused.
 ///
-/// At an object's end, on the thread that dropped the last reference: first its attachment hears of it and is released, then its hooks run one
-/// by one in order of identifier. Each is taken out of the table under the shard's lock just before it runs, so it runs at most
-/// once, and until then it can be cancelled. No lock is held while anything of the user's runs or is released.
+/// At an object's end, on the thread that dropped the last reference: first its attachment hears of it and is released, then its hooks run
+/// one by one in order of identifier. Each is taken out of the table under the shard's lock just before it runs. So it runs at most once,
+/// and can be cancelled until then. No lock is held while anything of the user's runs or is released.
 final class DeinitRegistry: Sendable {
   static let shared = DeinitRegistry(mechanism: DeinitHookMechanism.detect())
 
@@ -18,29 +18,25 @@ final class DeinitRegistry: Sendable {
   let mechanism: DeinitHookMechanism
   let weakAttachments = WeakAttachmentTable()
 
-  /// `nonisolated(unsafe)`: set here only; every shard guards itself.
-  private nonisolated(unsafe) let shards: UnsafeMutablePointer<DeinitShard>
+  private let shards = RawStorage<DeinitShard>(capacity: 1 << shardBits)
 
   /// Tests make registries by weak reference of their own; the others must be ``shared``, which the destroyers know.
   init(mechanism: DeinitHookMechanism) {
     self.mechanism = mechanism
-    let count = 1 << Self.shardBits
-    shards = .allocate(capacity: count)
-    for index in 0..<count { (shards + index).initialize(to: DeinitShard(seed: UInt64(index))) }
+    for index in 0..<(1 << Self.shardBits) { (shards.start + index).initialize(to: DeinitShard(seed: UInt64(index))) }
   }
 
   deinit {
-    shards.deinitialize(count: 1 << Self.shardBits)
-    shards.deallocate()
+    shards.start.deinitialize(count: 1 << Self.shardBits)
   }
 
   /// Addresses are multiples of 16 and come in rows; the shard is chosen by the highest bits, the slot by lower ones.
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   static func scatter(_ key: UInt) -> UInt { (key >> 4) &* UInt(truncatingIfNeeded: 0x9E37_79B9_7F4A_7C15 as UInt64) }
 
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   private func shard(of key: UInt) -> UnsafeMutablePointer<DeinitShard> {
-    shards + Int(Self.scatter(key) >> UInt(UInt.bitWidth - Self.shardBits))
+    shards.start + Int(Self.scatter(key) >> UInt(UInt.bitWidth - Self.shardBits))
   }
 
   // Hooks -----------------------------------------------------------------------------------------------------------
@@ -75,7 +71,7 @@ final class DeinitRegistry: Sendable {
       if shard.pointee.entry(at: slot).pointee.isEmpty { shard.pointee.remove(at: slot) }
     }
     shard.pointee.lock.unlock()
-    return withExtendedLifetime(removed) { removed != nil }
+    return withExtendedLifetime(removed) { removed != nil || Mutation.hookIsCancelledWhileItRuns.isOn }
   }
 
   func cancelHooks(of object: AnyObject) {
@@ -105,9 +101,9 @@ final class DeinitRegistry: Sendable {
 
   /// The one attachment of an object: the same for every caller, on every thread, until the object ends.
   ///
-  /// - Parameter create: makes it, at most once per object. Called under the lock of a shard, so it must not call back into the registry nor
-  ///   release anything that runs code of the user's. It gets a way to ask whether the object still lives where nobody will tell the
-  ///   attachment in time, and nil where ``DeinitAttachment/attachedObjectDidEnd()`` will be called promptly.
+  /// - Parameter create: makes it, at most once per object. Called under the lock of a shard, so it must not call back into the registry
+  ///   nor release anything that runs code of the user's. Where nobody will tell the attachment in time, it gets a way to ask whether the
+  ///   object still lives. It gets nil where ``DeinitAttachment/attachedObjectDidEnd()`` will be called promptly.
   /// - Returns: nil when the object is already deinitialising.
   func attachment(of object: AnyObject, create: (ObjectLiveness?) -> any DeinitAttachment) -> (any DeinitAttachment)? {
     let key = Self.key(of: object)
@@ -120,7 +116,7 @@ final class DeinitRegistry: Sendable {
     guard mechanism != .weakReference, prepare(object) else { return weakAttachments.attachment(of: object, create: create) }
     return shard.pointee.lock.withLock {
       let slot = shard.pointee.insertingSlot(of: key)
-      if let known = shard.pointee.entry(at: slot).pointee.attachment { return known }
+      if let known = shard.pointee.entry(at: slot).pointee.attachment, !Mutation.attachmentIsMadeTwice.isOn { return known }
       let made = create(nil)
       shard.pointee.entry(at: slot).pointee.attachment = made
       return made
@@ -178,7 +174,7 @@ final class DeinitRegistry: Sendable {
   var occupancy: (objects: Int, slots: Int) {
     var sum = (objects: 0, slots: 0)
     for index in 0..<(1 << Self.shardBits) {
-      let shard = shards + index
+      let shard = shards.start + index
       shard.pointee.lock.lock()
       sum.objects += shard.pointee.live
       sum.slots += shard.pointee.capacity
@@ -194,7 +190,7 @@ final class DeinitRegistry: Sendable {
     for index in 0..<(1 << Self.shardBits) { shards[index].lock.unlock() }
   }
 
-  static func key(of object: AnyObject) -> UInt { UInt(bitPattern: Unmanaged.passUnretained(object).toOpaque()) }
+  static func key(of object: AnyObject) -> UInt { UInt(bitPattern: Borrowed(object).address) }
 
   private static func typeName(of object: AnyObject) -> String { String(describing: type(of: object)) }
 }

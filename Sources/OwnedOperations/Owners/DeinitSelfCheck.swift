@@ -30,29 +30,29 @@
       defer { lock.unlock() }
       let journal = Journal()
       let canary = makeCanary(journal)
-      let remains = ObjectLiveness(canary.takeUnretainedValue())
-      let pointer = canary.toOpaque()
+      let remains = ObjectLiveness(canary.borrowed.object)
+      let pointer = canary.address
       let hooked = cdh_destroyer_is_code(pointer) && cdh_hook_class_of(pointer) { DeinitSelfCheck.hookRan($0) }
-      if hooked { intervene?(canary.takeUnretainedValue()) }
+      if hooked { intervene?(canary.borrowed.object) }
       examined.store(UInt(bitPattern: pointer), ordering: .relaxed)
       canary.release()
       examined.store(0, ordering: .relaxed)
       let witness = makeCanary(Journal())
       defer { witness.release() }
-      cdh_unhook_class_of(witness.toOpaque())
-      return hooked && !cdh_is_class_hooked(witness.toOpaque()) && journal.hookSaw.load(ordering: .relaxed) == UInt(bitPattern: pointer)
+      cdh_unhook_class_of(witness.address)
+      return hooked && !cdh_is_class_hooked(witness.address) && journal.hookSaw.load(ordering: .relaxed) == UInt(bitPattern: pointer)
         && journal.hookRanFirst.load(ordering: .relaxed) && journal.destroyerRan.load(ordering: .relaxed) && !remains.isAlive
     }
 
     /// Not inlined, and not released by a variable's end: a canary that the optimiser sees being born and freed may die early, or without
     /// its class being asked.
     @inline(never)
-    private static func makeCanary(_ journal: Journal) -> Unmanaged<Canary> { .passRetained(Canary(journal)) }
+    private static func makeCanary(_ journal: Journal) -> Retained<Canary> { Retained(Canary(journal)) }
 
     private static func hookRan(_ object: UnsafeMutableRawPointer) {
       // An address other than the canary's is not looked into: it may be anything.
       guard UInt(bitPattern: object) == examined.load(ordering: .relaxed) else { return }
-      Unmanaged<Canary>.fromOpaque(object)._withUnsafeGuaranteedRef {
+      Borrowed<Canary>(address: object).with {
         $0.journal.hookSaw.store(UInt(bitPattern: object), ordering: .relaxed)
         $0.journal.hookRanFirst.store(!$0.journal.destroyerRan.load(ordering: .relaxed), ordering: .relaxed)
       }

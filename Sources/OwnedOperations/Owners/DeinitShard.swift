@@ -16,9 +16,12 @@ import Synchronization
 ///   while others are inserted and removed around it.
 /// - Rehashing fills another block and then publishes it. A block that was outgrown keeps its keys and is never freed
 ///   (together they are smaller than the one in use). Rehashing at the same size, to drop `removed` marks, alternates between two
-///   blocks, and so clears one that a slow reader may still be in. `generation` tells: it is raised before the clearing,
-///   and the clearing stores release, so that a reader who saw a cleared slot (its loads acquire) also sees the generation move,
-///   and asks again. A false "maybe" costs the lock, a false "no" can't be.
+///   blocks, and so clears one that a slow reader may still be in. `generation` tells: it is raised before the clearing, and the clearing
+///   stores release. So a reader who saw a cleared slot (its loads acquire) also sees the generation move, and asks again. A false "maybe"
+///   costs the lock, a false "no" can't be.
+/// - `generation` is raised with a releasing operation, and read acquiring. A reader that sees it raised before it looks for the block then
+///   finds no older block than the one in use at that time. (Raised relaxed, it could be seen together with the former use of the block
+///   that is being cleared.)
 struct DeinitShard: ~Copyable {
   /// What an object carries.
   struct Entry {
@@ -32,8 +35,8 @@ struct DeinitShard: ~Copyable {
   private static var removed: UInt { 1 }
   private static var initialCapacity: Int { 16 }
 
-  /// What only the holder of the lock touches. In memory of its own, because changing a part of a structure counts as an access to all of
-  /// it, and the rest is read by others meanwhile.
+  /// What only the holder of the lock touches. In memory of its own: changing a part of a structure counts as an access to all of it, and
+  /// the rest is read by others meanwhile.
   private struct Guarded {
     var entries: UnsafeMutablePointer<Entry>
     var live = 0
@@ -72,7 +75,7 @@ struct DeinitShard: ~Copyable {
   }
 
   /// Whether the address may carry something; exact unless somebody rehashes just now. Takes no lock.
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   borrowing func mayContain(_ key: UInt) -> Bool {
     for _ in 0..<4 {
       let before = generation.load(ordering: .acquiring)
@@ -147,7 +150,7 @@ struct DeinitShard: ~Copyable {
     let grows = (live + 1) * 2 > old.capacity
     let new: KeyBlock
     if !grows, let spare = guarded.pointee.spare {
-      generation.wrappingAdd(1, ordering: .relaxed)
+      generation.wrappingAdd(1, ordering: .releasing)
       for slot in 0..<spare.capacity { spare.store(Self.vacant, at: slot) }
       new = spare
     } else {
@@ -187,7 +190,7 @@ private struct KeyBlock {
     for slot in 0..<capacity { (words + slot + 1).initialize(to: Atomic(0)) }
   }
 
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   init(address: UInt) {
     // Only addresses of blocks made above are published.
     words = UnsafeMutablePointer(bitPattern: address).unsafelyUnwrapped
@@ -201,28 +204,28 @@ private struct KeyBlock {
   var address: UInt { UInt(bitPattern: words) }
   var capacity: Int { Int(mask) + 1 }
 
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   private var mask: UInt { words[0].load(ordering: .relaxed) }
 
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   func home(of key: UInt) -> Int { Self.home(of: key, mask) }
 
   /// From the bits below those that chose the shard: the lowest ones of a product say little when addresses are far apart.
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   private static func home(of key: UInt, _ mask: UInt) -> Int {
     Int((DeinitRegistry.scatter(key) >> UInt(UInt.bitWidth / 2 - 6)) & mask)
   }
 
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   func after(_ slot: Int) -> Int { Int((UInt(slot) &+ 1) & mask) }
   func before(_ slot: Int) -> Int { Int((UInt(slot) &- 1) & mask) }
 
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   subscript(slot: Int) -> UInt { words[slot + 1].load(ordering: .acquiring) }
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   func store(_ key: UInt, at slot: Int) { words[slot + 1].store(key, ordering: .releasing) }
 
-  @inline(__always)
+  @inline(__always)  // each object of a hooked class asks on its way out
   func contains(_ key: UInt) -> Bool {
     let mask = mask
     var slot = Self.home(of: key, mask)

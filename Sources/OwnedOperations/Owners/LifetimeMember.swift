@@ -9,29 +9,24 @@ protocol LifetimeMember: AnyObject, Sendable {
   /// Where the member stands in its lifetime's list. Written and read by ``MemberList`` only, under the lifetime's lock.
   var memberIndex: Int32 { get set }
 
-  /// The owner has ended. Called once, on the reaper's thread, if the member had joined by then and not left.
-  /// Code of the user's that may block does not belong here: it would hold up the cleaning up for other owners.
+  /// The owner has ended. Called once, on a thread of the reaper's, if the member had joined by then and not left.
+  /// What is the user's is not run or released here, but handed to ``DeferredCalls`` and ``DeferredReleases``.
   func lifetimeDidEnd()
 }
 
-/// How a list deals with members that it knows by address only: without taking a reference, which could turn out to be the last one, under the
-/// lifetime's lock, and costs more than all the rest.
-class MemberKind: @unchecked Sendable {  // without state
+/// How a list deals with members that it knows by address only: without taking a reference, which could turn out to be the last one, under
+/// the lifetime's lock, and costs more than all the rest.
+class MemberKind: @unchecked Sendable {  // without state; a class that has subclasses can't be checked
   func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) {}
-  func retained(_ member: UnsafeMutableRawPointer) -> (any LifetimeMember)? { nil }
+  func member(_ object: AnyObject) -> (any LifetimeMember)? { nil }
 }
 
 final class MemberKindOf<Member: LifetimeMember>: MemberKind, @unchecked Sendable {  // without state
   override func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) {
-    Unmanaged<Member>.fromOpaque(member)._withUnsafeGuaranteedRef { $0.memberIndex = index }
+    Borrowed<Member>(address: member).with { $0.memberIndex = index }
   }
 
-  #if !canImport(ObjectiveC)
-    override func retained(_ member: UnsafeMutableRawPointer) -> (any LifetimeMember)? {
-      let member = Unmanaged<Member>.fromOpaque(member)
-      return member.retainUnlessReleased() ? member.takeRetainedValue() : nil
-    }
-  #endif
+  override func member(_ object: AnyObject) -> (any LifetimeMember)? { unsafeDowncast(object, to: Member.self) }
 }
 
 /// The members of one lifetime, unretained, in an array: 16 bytes a member, O(1) to join and to leave, and left to the
@@ -46,29 +41,23 @@ struct MemberList {
   static let notListed: Int32 = -1
 
   private struct Entry {
-    var address: UnsafeMutableRawPointer?
-    unowned(unsafe) let kind: MemberKind
-    #if canImport(ObjectiveC)
-      weak var member: (any LifetimeMember)?
+    var reference: UnretainedReference<AnyObject>?
+    let kind: Borrowed<MemberKind>  // there is one for each kind, for ever
 
-      func retained() -> (any LifetimeMember)? { address == nil ? nil : member }
-    #else
-      func retained() -> (any LifetimeMember)? { address.flatMap(kind.retained) }
-    #endif
+    func retained() -> (any LifetimeMember)? {
+      guard let object = reference?.retained() else { return nil }
+      return kind.with { $0.member(object) }
+    }
   }
 
   private var entries: [Entry] = []
 
   var count: Int { entries.count }
+  var capacity: Int { entries.capacity }
 
   mutating func insert<Member: LifetimeMember>(_ member: Member) {
     member.memberIndex = Int32(truncatingIfNeeded: entries.count)
-    let address = Unmanaged.passUnretained(member).toOpaque()
-    #if canImport(ObjectiveC)
-      entries.append(Entry(address: address, kind: Member.memberKind, member: member))
-    #else
-      entries.append(Entry(address: address, kind: Member.memberKind))
-    #endif
+    entries.append(Entry(reference: UnretainedReference(member), kind: Borrowed(Member.memberKind)))
   }
 
   /// Takes the member out, if it is in. O(1).
@@ -78,13 +67,23 @@ struct MemberList {
     member.memberIndex = Self.notListed
     guard index < entries.count else { return }
     if keepingPlaces {
-      entries[index].address = nil
+      entries[index].reference = nil
       return
     }
     let last = entries.removeLast()
-    guard index < entries.count, let address = last.address else { return }
+    defer { shrink() }
+    guard index < entries.count, let address = last.reference?.address else { return }
     entries[index] = last
-    last.kind.setIndex(Int32(truncatingIfNeeded: index), of: address)
+    last.kind.with { $0.setIndex(Int32(truncatingIfNeeded: index), of: address) }
+  }
+
+  /// Amortised constant time: as many have left since the array was this large.
+  private mutating func shrink() {
+    guard entries.capacity > 64, entries.count < entries.capacity / 4 else { return }
+    var smaller: [Entry] = []
+    smaller.reserveCapacity(entries.count * 2)
+    smaller.append(contentsOf: entries)
+    entries = smaller
   }
 
   /// Takes the members at the places `start..<start + limit` out and appends those that can still be retained.
@@ -94,7 +93,7 @@ struct MemberList {
     for index in start..<end {
       guard let member = entries[index].retained() else { continue }
       member.memberIndex = Self.notListed
-      entries[index].address = nil
+      entries[index].reference = nil
       taken.append(member)
     }
     return end < entries.count ? end : nil

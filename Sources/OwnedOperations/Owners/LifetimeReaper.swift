@@ -1,50 +1,84 @@
-import Dispatch
+import Synchronization
 
 /// Cleans up behind ended owners, away from the thread that ended them: an end hands its lifetime over in constant time, however much
 /// work is pending, and the members learn of it here.
 ///
-/// One serial queue of its own. Serial queues draw on threads that blocked operations can't use up, so captures go even when every worker is
-/// stuck.
+/// - What is the user's (deinits, `didCancel`, observers, hooks) is not run here, but handed to ``DeferredReleases`` and ``DeferredCalls``.
+/// - Foundation may ask an operation that it knows, and that is overridden, on this thread all the same. Should that block, another thread
+///   takes over: see ``Relay``.
+/// - So a member may be told while another one is being told on another thread.
 enum LifetimeReaper {
-  private final class Inbox: Sendable {
-    let lock = Lock()
-    nonisolated(unsafe) var lifetimes: [OwnerLifetime] = []  // guarded by `lock`
-  }
-
-  private static let inbox = Inbox()
-  private static let queue = DispatchQueue(label: "OwnedOperations.LifetimeReaper", qos: .userInitiated)
-  private static let batch = 256
+  private static let relay = Relay()
+  /// Members that are taken from a lifetime under one hold of its lock.
+  #if OWNED_OPERATIONS_MODEL
+    private static let batch = 1
+  #else
+    private static let batch = 256
+  #endif
 
   /// Any thread; constant time.
   static func reap(_ lifetime: OwnerLifetime) {
-    let wasEmpty = inbox.lock.withLock {
-      inbox.lifetimes.append(lifetime)
-      return inbox.lifetimes.count == 1
-    }
-    if wasEmpty { queue.async { drain() } }
+    if !held.isEmpty, held.contains(lifetime.id) { return }
+    relay.add(RelaySteps(count: 1) { _ in sweep(lifetime) })
   }
 
-  /// Ends the lifetime from the reaper's thread, for those who may not run its hooks. Any thread.
+  /// Ends the lifetime in the background, for those who may not run its hooks. Any thread.
   static func end(_ lifetime: OwnerLifetime, _ reason: OwnerEndReason) {
-    queue.async { lifetime.end(reason) }
+    DeferredCalls.add { lifetime.end(reason) }
   }
 
-  private static func drain() {
-    var lifetimes: [OwnerLifetime] = []
-    inbox.lock.withLock { swap(&lifetimes, &inbox.lifetimes) }
-    var members: [any LifetimeMember] = []
-    for lifetime in lifetimes {
-      var place: Int? = 0
-      while let start = place {
-        place = lifetime.takeMembers(from: start, limit: batch, into: &members)
-        for member in members { member.lifetimeDidEnd() }
-        members.removeAll(keepingCapacity: true)
+  /// Takes the members of a lifetime, and hands them over to be told.
+  private static func sweep(_ lifetime: OwnerLifetime) {
+    var place: Int? = 0
+    while let start = place {
+      var members: [any LifetimeMember] = []
+      place = lifetime.takeMembers(from: start, limit: batch, into: &members)
+      let taken = TakenElements(consume members)
+      relay.add(RelaySteps(count: taken.count) { index in tell(taken.take(index)) })
+    }
+  }
+
+  private static func tell(_ member: consuming any LifetimeMember) {
+    member.lifetimeDidEnd()
+    // The reference may be the last one to an operation of the user's.
+    DeferredReleases.add(member)
+  }
+
+  // MARK: For tests
+
+  /// Lifetimes whose members are to hear of the end later than usual.
+  private final class Held: Sendable {
+    private let ids = Locked<Set<OwnerID>>([])
+    private let count = Atomic<Int>(0)
+
+    var isEmpty: Bool { count.load(ordering: .relaxed) == 0 }
+    func contains(_ id: OwnerID) -> Bool { ids.withLock { $0.contains(id) } }
+    func set(_ id: OwnerID, isHeld: Bool) {
+      ids.withLock { ids in
+        if isHeld { ids.insert(id) } else { ids.remove(id) }
+        count.store(ids.count, ordering: .relaxed)
       }
     }
   }
 
-  /// Returns when everything handed over before the call has been cleaned up. Not from the reaper's own thread.
+  private static let held = Held()
+
+  /// The reaper is late for this lifetime, which has yet to end, until `resume`.
+  static func hold(_ lifetime: OwnerLifetime) { held.set(lifetime.id, isHeld: true) }
+
+  /// After the end of a lifetime that was held.
+  static func resume(_ lifetime: OwnerLifetime) {
+    held.set(lifetime.id, isHeld: false)
+    reap(lifetime)
+  }
+
+  /// Returns when everything handed over before the call has been cleaned up, and all that came of it has been released and called.
+  /// Not from inside any of that.
   static func waitUntilIdle() {
-    queue.sync {}
+    repeat {
+      relay.waitUntilIdle()
+      DeferredCalls.waitUntilIdle()
+      DeferredReleases.waitUntilIdle()
+    } while !(relay.isAtRest && DeferredCalls.isIdle && DeferredReleases.isIdle)
   }
 }

@@ -7,6 +7,7 @@
 /// ```
 ///
 /// Objects that can't store a token can be owners too: see ``OwnerLifetime/of(_:)-(AnyObject)``.
+/// Owners that live on the main actor: see <doc:OwnersOnActors>.
 public protocol OperationOwner: AnyObject {
   /// Held by the owner alone, and the same one every time. Objects that end together may share one.
   var lifetimeToken: OwnerLifetime.Token { get }

@@ -13,6 +13,7 @@ public enum OwnerEndReason: Hashable, Sendable, CustomStringConvertible {
   /// The last reference to the lifetime itself went, so that nobody could have ended it.
   case released
 
+  /// In words, for logs and messages.
   public var description: String {
     switch self {
     case .requested: "end() was called"
@@ -51,22 +52,29 @@ public enum OwnerLifetimeError: Error, Hashable, LocalizedError, CustomStringCon
   case parentCycle([String])
   /// The lifetime named has ended: nothing about it can change any more.
   case alreadyEnded(String)
+  /// The lifetime of the process can't get a parent.
+  case neverEnds(String)
 
+  /// What was attempted, what is wrong with it, and what to do.
   public var description: String {
     switch self {
     case .parentCycle(let path):
       "the parents would form a cycle: \(path.joined(separator: " -> ")); choose a parent that is not a descendant"
     case .alreadyEnded(let name):
       "\(name) can't get another parent, because it has ended; make a new lifetime"
+    case .neverEnds(let name):
+      "\(name) can't get a parent, because it is the lifetime of the process and never ends; make a lifetime of your own"
     }
   }
 
+  /// The ``description``.
   public var errorDescription: String? { description }
 }
 
 extension Notification.Name {
   /// Posted once when an owner ends whose lifetime has ``OwnerLifetime/postsDidEndNotification`` set, after its hooks and on the
-  /// thread that ended it. `object` is the lifetime (nil if the lifetime itself is being released); `userInfo` carries the `OwnerID` under ``OwnerLifetime/ownerIDKey``.
+  /// thread that ended it. `object` is the lifetime (nil if the lifetime itself is being released); `userInfo` carries the `OwnerID` under
+  /// ``OwnerLifetime/ownerIDKey``.
   public static let ownerDidEnd = Notification.Name("OwnedOperations.ownerDidEnd")
 }
 

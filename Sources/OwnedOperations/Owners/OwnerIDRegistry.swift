@@ -3,8 +3,7 @@ import Synchronization
 /// Hands out identifiers and knows which of them belong to owners that are alive, without holding the owners.
 ///
 /// Identifiers are cut into pages of 4,096, each with one bit per identifier, set when the owner ends. A page goes when every owner on it
-/// has ended, so a living owner costs an eighth of a byte, and a process that makes owners for years keeps only
-/// the pages of those alive.
+/// has ended. So a living owner costs an eighth of a byte, and a process that runs for years keeps only the pages of those alive.
 ///
 /// - `issue` and `isAlive` hold the lock for a few instructions.
 /// - `markEnded` takes no lock unless it was the last on its page: a page can't go before every identifier on it has ended, so
@@ -12,48 +11,50 @@ import Synchronization
 final class OwnerIDRegistry: Sendable {
   static let shared = OwnerIDRegistry()
 
-  private let lock = Lock()
-  // Guarded by `lock`.
-  nonisolated(unsafe) private var nextID: UInt64 = 1
-  nonisolated(unsafe) private var pages: [UInt64: OwnerIDPage] = [:]
-  nonisolated(unsafe) private var newestPage: OwnerIDPage
+  private let book: Locked<Book>
+
+  private struct Book {
+    var nextID: UInt64 = 1
+    var pages: [UInt64: OwnerIDPage]
+    var newestPage: OwnerIDPage
+  }
 
   init() {
-    newestPage = OwnerIDPage(number: 0)
-    pages[0] = newestPage
-    _ = newestPage.markEnded(0)  // zero is never issued
+    let page = OwnerIDPage(number: 0)
+    _ = page.markEnded(0)  // zero is never issued
+    book = Locked(Book(pages: [0: page], newestPage: page))
   }
 
   /// The next identifier, and its page. The page lives at least until `markEnded` is called for the identifier.
-  func issue() -> (OwnerID, Unmanaged<OwnerIDPage>) {
-    lock.lock()
-    defer { lock.unlock() }
-    let id = nextID
-    nextID += 1
-    if id % OwnerIDPage.size == 0 {
-      newestPage = OwnerIDPage(number: id / OwnerIDPage.size)
-      pages[newestPage.number] = newestPage
+  func issue() -> (OwnerID, Borrowed<OwnerIDPage>) {
+    book.withLock { book in
+      let id = book.nextID
+      book.nextID += 1
+      if id % OwnerIDPage.size == 0 {
+        book.newestPage = OwnerIDPage(number: id / OwnerIDPage.size)
+        book.pages[book.newestPage.number] = book.newestPage
+      }
+      return (OwnerID(rawValue: id), Borrowed(book.newestPage))
     }
-    return (OwnerID(rawValue: id), .passUnretained(newestPage))
   }
 
   /// Call once for each identifier issued.
-  func markEnded(_ id: OwnerID, on page: Unmanaged<OwnerIDPage>) {
-    page._withUnsafeGuaranteedRef { page in
+  func markEnded(_ id: OwnerID, on page: Borrowed<OwnerIDPage>) {
+    page.with { page in
       guard page.markEnded(id.rawValue) else { return }
-      lock.withLock { pages[page.number] = nil }
+      book.withLock { $0.pages[page.number] = nil }
     }
   }
 
   func isAlive(_ id: OwnerID) -> Bool {
-    lock.withLock {
-      guard id.rawValue < nextID, let page = pages[id.rawValue / OwnerIDPage.size] else { return false }
+    book.withLock { book in
+      guard id.rawValue < book.nextID, let page = book.pages[id.rawValue / OwnerIDPage.size] else { return false }
       return !page.hasEnded(id.rawValue)
     }
   }
 
   /// How many pages are held: for the test that says memory stays flat.
-  var pageCount: Int { lock.withLock { pages.count } }
+  var pageCount: Int { book.withLock { $0.pages.count } }
 }
 
 final class OwnerIDPage: Sendable {
@@ -63,17 +64,10 @@ final class OwnerIDPage: Sendable {
   let number: UInt64
   /// Words that still have a bit clear.
   private let remaining = Atomic<Int>(wordCount)
-  nonisolated(unsafe) private let words: UnsafeMutablePointer<Atomic<UInt64>>  // the pointer never changes; what it points to is atomic
+  private let words = RawStorage<Atomic<UInt64>>(zeroes: wordCount)
 
   init(number: UInt64) {
     self.number = number
-    words = .allocate(capacity: Self.wordCount)
-    for index in 0..<Self.wordCount { (words + index).initialize(to: Atomic(0)) }
-  }
-
-  deinit {
-    words.deinitialize(count: Self.wordCount)
-    words.deallocate()
   }
 
   /// True when this was the last living identifier of the page.

@@ -10,8 +10,9 @@ extension OwnerLifetime {
   /// The same object gives the same lifetime every time. If it is an ``OperationOwner``, that is the lifetime of its token. The lifetime
   /// of an object that is deinitialising already has ended, and its ``endReason`` says so.
   ///
-  /// Where ``DeinitHook/mechanism`` is `weakReference`, and for the rare class that can't be hooked, nobody tells the lifetime that its object has gone: ``isAlive`` finds out
-  /// when it is asked, so work of dead objects is skipped all the same, but hooks run late, and captures go late.
+  /// Where ``DeinitHook/mechanism`` is `weakReference`, and for the rare class that can't be hooked, nobody tells the lifetime that its
+  /// object has gone: ``isAlive`` finds out when it is asked, so work of dead objects is skipped all the same, but hooks run late, and
+  /// captures go late.
   ///
   /// Constant time; a token costs less.
   @_disfavoredOverload
@@ -21,6 +22,12 @@ extension OwnerLifetime {
 
   static func of(_ object: AnyObject, in registry: DeinitRegistry) -> OwnerLifetime {
     if let owner = object as? any OperationOwner { return owner.lifetimeToken.lifetime }
+    return ofObject(object, in: registry)
+  }
+
+  /// The lifetime of the object itself, whether or not it holds a token: it ends with the object's deinit hooks, before the deinit body,
+  /// and not by hand.
+  static func ofObject(_ object: AnyObject, in registry: DeinitRegistry = .shared) -> OwnerLifetime {
     if let attachment = registry.attachment(of: object, create: { AttachedLifetime($0) }) as? AttachedLifetime {
       return attachment.lifetime
     }

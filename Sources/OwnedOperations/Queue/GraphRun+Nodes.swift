@@ -5,9 +5,9 @@ import Synchronization
 extension GraphRun {
   // MARK: On a worker
 
-  /// Runs a node whose record came up (or a bundle of roots), and then those that it made ready, and so on, without going through the queue, as long as nothing stands against it: a
-  /// successor of another owner or priority, more urgent work, a limit or a suspension, or other work that has waited for a while. What it can't
-  /// run at once waits in the worker's `NodeStack`, where others can take it.
+  /// Runs a node whose record came up, or a bundle of roots; then those that it made ready, and so on. It doesn't go through the queue as
+  /// long as nothing stands against it: a successor of another owner or priority, more urgent work, a limit or a suspension, or other work
+  /// that has waited for a while. What it can't run at once waits in the worker's `NodeStack`, where others can take it.
   func run(from number: UInt32, on worker: Worker, _ queue: OwnerScopedQueue) {
     let stack = worker.batch.nodeStack
     guard var node = takeInHand(number, stack) else { return }
@@ -24,6 +24,10 @@ extension GraphRun {
       count += 1
       let outcome = perform(node, on: worker, after: succeeded)
       switch outcome {
+      case .listed:
+        // Held back, see `perform`.
+        queue.flush(stack)
+        return
       case .succeeded:
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
         succeeded += 1
@@ -78,7 +82,7 @@ extension GraphRun {
     number < structure.nodeCount ? [number] : ContiguousArray(structure.nodes(ofBundle: number))
   }
 
-  @inline(__always)
+  @inline(__always)  // for each node
   func markListed(_ node: UInt32) { states[Int(node)].store(NodeState.listed.rawValue, ordering: .releasing) }
 
   /// Whether the node, or one of a bundle, waits for its turn. Under the queue's lock.
@@ -86,12 +90,18 @@ extension GraphRun {
     nodes(of: number).contains { states[Int($0)].load(ordering: .acquiring) == NodeState.listed.rawValue }
   }
 
+  /// - Returns: an outcome; or `listed` if the node has gone back to the ready lists, because only its owner's own bodies hold the owner.
   private func perform(_ node: UInt32, on worker: Worker, after succeeded: UInt32) -> NodeState {
-    if let reason = reasonNotToRun(node) { return reason }
+    if let reason = reasonNotToRun(node), !Mutation.nodeSkipsTheLifetime.isOn { return reason }
     worker.batch.setBegun(nodesOver: succeeded)
     do {
       try pieces.call(node)
       return .succeeded
+    } catch let heldBack as NodeHeldBack {
+      worker.batch.setNodesOver(succeeded)
+      guard let slot = queue?.putBack(node, of: self) else { return .ownerEnded }
+      heldBack.hold.keep(slot)
+      return .listed
     } catch {
       noteError(error, of: node)
       return .failed
@@ -99,29 +109,30 @@ extension GraphRun {
   }
 
   /// Takes a listed node in hand.
-  @inline(__always)
+  @inline(__always)  // for each node
   private func claim(_ node: UInt32) -> Bool {
-    states[Int(node)].compareExchange(
+    if Mutation.nodeIsClaimedTwice.isOn { return states[Int(node)].load(ordering: .acquiring) == NodeState.listed.rawValue }
+    return states[Int(node)].compareExchange(
       expected: NodeState.listed.rawValue, desired: NodeState.claimed.rawValue, ordering: .acquiringAndReleasing
     ).exchanged
   }
 
-  @inline(__always)
-  func slot(_ lifetime: Int) -> OwnerSlot { slots[lifetime].unsafelyUnwrapped._withUnsafeGuaranteedRef { $0 } }
+  @inline(__always)  // for each node
+  func slot(_ lifetime: Int) -> OwnerSlot { slots[lifetime].unsafelyUnwrapped.with { $0 } }
 
-  @inline(__always)
+  @inline(__always)  // for each node
   func reasonNotToRun(_ node: UInt32) -> NodeState? {
     let owner = arrays.attributes[Int(node)].lifetime
     let cancellation = cancellations[owner].load(ordering: .acquiring)
     if cancellation != 0 { return NodeState(rawValue: cancellation) }
-    if !lifetimes[owner]._withUnsafeGuaranteedRef({ $0.isAlive }) { return owner == 0 ? .graphOwnerEnded : .ownerEnded }
-    if owner != 0, !lifetimes[0]._withUnsafeGuaranteedRef({ $0.isAlive }) { return .graphOwnerEnded }
+    if !lifetimes[owner].with({ $0.isAlive }) { return owner == 0 ? .graphOwnerEnded : .ownerEnded }
+    if owner != 0, !lifetimes[0].with({ $0.isAlive }) { return .graphOwnerEnded }
     guard policy == .requireSuccess else { return nil }
     return counts[Int(node)].load(ordering: .relaxed) & Self.predecessorFailed != 0 ? .dependencyFailed : nil
   }
 
   /// Sets the successors of a finished node free, and sorts those that become ready.
-  @inline(__always)
+  @inline(__always)  // for each node
   private func collectReady(after node: UInt32, keeping attributes: NodeAttributes, into found: inout ReadyNodes) {
     let successors = arrays.successors(of: node)
     found.isSink = successors.isEmpty
@@ -138,16 +149,18 @@ extension GraphRun {
 
   /// Counts one predecessor of the node as finished.
   /// - Returns: whether it was the last one, and the node is in the caller's hand.
-  @inline(__always)
+  @inline(__always)  // for each node
   private func isLastPredecessor(of node: UInt32) -> Bool {
     if arrays.attributes[Int(node)].hasOnePredecessor { return true }
-    let left = counts[Int(node)].subtract(1, ordering: .acquiringAndReleasing).newValue
+    if Mutation.predecessorIsMiscounted.isOn { counts[Int(node)].store(counts[Int(node)].load(ordering: .relaxed) - 1, ordering: .relaxed) }
+    let left = counts[Int(node)].subtract(Mutation.predecessorIsMiscounted.isOn ? 0 : 1, ordering: .acquiringAndReleasing).newValue
     return left & ~Self.predecessorFailed == 0
   }
 
   // MARK: Cancelling
 
-  /// Cancels what has not started. What executes goes on to its end, and has the outcome that it comes to. Linear in the nodes.
+  /// Cancels what has not started. What executes goes on to its end, and has the outcome that it comes to.
+  /// - Complexity: linear in the nodes.
   public func cancel() { cancel(.cancelled) }
 
   /// - Parameter lifetime: cancels the nodes of this one only.
@@ -156,12 +169,12 @@ extension GraphRun {
     guard let queue, !isFinished else { return }
     let owners = structure.lifetimes.indices.filter { lifetime == nil || structure.lifetimes[$0] === lifetime }
     guard !owners.isEmpty else { return }
-    queue.lock.lock()
-    for owner in owners where cancellations[owner].load(ordering: .relaxed) == 0 {
-      cancellations[owner].store(reason.rawValue, ordering: .releasing)
+    queue.core.mutate { state, _ in
+      for owner in owners where cancellations[owner].load(ordering: .relaxed) == 0 {
+        cancellations[owner].store(reason.rawValue, ordering: .releasing)
+      }
+      for worker in state.workers.active where !worker.batch.nodeStack.isEmpty { state.takeBatchBack(from: worker) }
     }
-    for worker in queue.state.workers.active where !worker.batch.nodeStack.isEmpty { queue.state.takeBatchBack(from: worker) }
-    queue.unlockAndFollowUp()
     cancelListed(otherwise: reason, on: queue)
   }
 
@@ -186,7 +199,8 @@ extension GraphRun {
     cancelNodes(ContiguousArray(nodes.filter { claim($0) }), otherwise: .cancelled, on: queue)
   }
 
-  /// Cancels nodes that the caller has in hand, and those after them that are to be cancelled as well, wave by wave. Others that become ready are listed.
+  /// Cancels nodes that the caller has in hand, and those after them that are to be cancelled as well, wave by wave. Others that become
+  /// ready are listed.
   func cancelNodes(_ nodes: ContiguousArray<UInt32>, otherwise reason: NodeState, on queue: OwnerScopedQueue?) {
     var wave = nodes
     var sinks = 0
@@ -268,13 +282,13 @@ struct ReadyNodes {
     for bundle in 0..<UInt32(structure.bundleCount) { add(UInt32(structure.nodeCount) + bundle) }
   }
 
-  @inline(__always)
+  @inline(__always)  // for each node
   mutating func addSibling(_ node: UInt32) {
     if sibling == nil { sibling = node } else { siblings.append(node) }
   }
 
   /// So that they come out in order. Those that find no room go to the queue.
-  @inline(__always)
+  @inline(__always)  // for each node
   mutating func pushSiblings(to stack: NodeStack, of run: GraphRun) {
     guard let sibling else { return }
     let fitting = min(siblings.count, NodeStack.capacity / 2)
@@ -301,7 +315,7 @@ struct ReadyNodes {
     others = ContiguousArray(all.dropFirst())
   }
 
-  @inline(__always)
+  @inline(__always)  // for each node
   mutating func reset() {
     next = nil
     first = nil
@@ -327,12 +341,12 @@ private struct ChainTime {
     nextLook = worker.chainStep
   }
 
-  @inline(__always)
+  @inline(__always)  // for each node
   func isDue(_ count: UInt32) -> Bool { count >= nextLook }
 
   /// Whether the time is up and somebody else wants the thread.
   mutating func isUsedUp(_ worker: Worker, _ queue: OwnerScopedQueue, level: Int) -> Bool {
-    let now = DispatchTime.now().uptimeNanoseconds
+    let now = Uptime.now
     var step = UInt64(worker.chainStep)
     if firstLook == 0 {
       firstLook = now

@@ -1,58 +1,76 @@
-#if !canImport(ObjectiveC)
-  import CDeinitHook
-#endif
-
 /// The owner whose jobs a worker is running one after the other.
 ///
-/// A job's owner is held strongly while the job runs. To take a reference for each job and to let go of it afterwards would write to the owner's count twice a
-/// job, in a cache line that those who add jobs read. So the reference taken for one job is kept for the next one of the same owner, if somebody else
-/// holds the owner by then: that costs a look at the count. If nobody else does, the reference is let go of before the next job
-/// starts, and the owner ends there, as it would have without us.
+/// A job's owner is held strongly while the job runs. To take a reference for each job and to let go of it afterwards would write to the
+/// owner's count twice a job. Those who add jobs read that cache line. So the reference taken for one job is kept for the next one of the
+/// same owner, if somebody else holds the owner by then: that costs a look at the count. If only bodies do, the job is held back, and the
+/// reference let go of.
 struct HeldOwner: ~Copyable {
-  #if canImport(ObjectiveC)
-    private var object: AnyObject?
+  enum Answer {
+    /// Valid until the next call.
+    case begins(Retained<AnyObject>)
+    /// Only bodies hold the owner. The job is to be put back, and then `letGo` to be called.
+    case heldBack(OwnerHold)
+    case gone
+  }
 
-    /// The owner of the slot's work, unless it has gone. Valid until the next call.
-    mutating func object(of slot: OwnerSlot) -> Unmanaged<AnyObject>? {
-      object = nil
-      guard let lifetime = slot.lifetime, lifetime.isAlive else { return nil }
-      object = lifetime.boundOwnerObject
-      return object.map(Unmanaged.passUnretained)
+  private var lifetime: UnsafeMutableRawPointer?
+  private var hold: Retained<OwnerHold>?
+  private var object: Retained<AnyObject>?  // by `hold`
+  private var outerHold: UnsafeMutableRawPointer?
+
+  init() {}
+
+  /// Whether a job of the owner may begin.
+  @inline(__always)  // for each job with an owner
+  mutating func answer(for slot: OwnerSlot) -> Answer {
+    guard let lifetime = slot.unretainedLifetime else { return .gone }
+    if lifetime.address != self.lifetime {
+      letGo()
+      take(lifetime)
     }
+    guard let object, let hold else { return .gone }
+    let mayBegin = hold.with { $0.mayBegin(object) }
+    // Asked for each job, and last: a lifetime may also be ended by hand.
+    guard lifetime.with({ $0.isAlive }) else { return .gone }
+    return mayBegin ? .begins(object) : .heldBack(hold.borrowed.object)
+  }
 
-    mutating func letGo() { object = nil }
-  #else
-    private var lifetime: UnsafeMutableRawPointer?
-    private var object: UnsafeMutableRawPointer?
+  private mutating func take(_ lifetime: Borrowed<OwnerLifetime>) {
+    guard let hold = lifetime.with({ $0.isAlive ? $0.ownerHold : nil }), let object = hold.retain() else { return }
+    self.lifetime = lifetime.address
+    self.object = object
+    self.hold = Retained(hold)  // the owner's deinit may let go of all others
+    outerHold = ThreadSlot.ownerHold.pointer
+    ThreadSlot.ownerHold.pointer = self.hold?.address
+  }
 
-    deinit {
-      if let object { Unmanaged<AnyObject>.fromOpaque(object).release() }
-    }
+  @inline(__always)  // for each job with an owner
+  var isHolding: Bool { hold != nil }
 
-    /// The owner of the slot's work, unless it has gone. Valid until the next call.
-    @inline(__always)
-    mutating func object(of slot: OwnerSlot) -> Unmanaged<AnyObject>? {
-      guard let lifetime = slot.unretainedLifetime else { return nil }
-      if lifetime.toOpaque() != self.lifetime || object.map(cdh_is_uniquely_referenced) ?? true {
-        letGo()
-        take(lifetime)
-      }
-      // Asked for each job, and last: a lifetime may also be ended by hand.
-      guard let object, lifetime._withUnsafeGuaranteedRef({ $0.isAlive }) else { return nil }
-      return Unmanaged.fromOpaque(object)
-    }
+  /// Before the next record is begun.
+  @inline(__always)  // for each job with an owner
+  mutating func letGo(unlessFor slot: Borrowed<OwnerSlot>?) {
+    let next = slot?.with { $0.unretainedLifetime?.address }
+    if next == nil || next != lifetime { letGo() }
+  }
 
-    private mutating func take(_ lifetime: Unmanaged<OwnerLifetime>) {
-      self.lifetime = lifetime.toOpaque()
-      object = lifetime._withUnsafeGuaranteedRef { $0.isAlive ? $0.boundOwnerObject : nil }.map { Unmanaged.passRetained($0).toOpaque() }
-    }
+  /// Before anything that isn't a job of this owner. May run the owner's deinit.
+  @inline(__always)  // for each job with an owner
+  mutating func letGo() {
+    if hold != nil { letGoOfOwner() }
+  }
 
-    /// Before anything that isn't a job of this owner.
-    @inline(__always)
-    mutating func letGo() {
-      guard let object else { return }
-      self.object = nil
-      Unmanaged<AnyObject>.fromOpaque(object).release()
-    }
-  #endif
+  /// The same, with a record of somebody else's in hand, which the owner's deinit must not hold up.
+  mutating func letGoInBackground() {
+    if hold != nil { letGoOfOwner(inBackground: true) }
+  }
+
+  @inline(never)
+  private mutating func letGoOfOwner(inBackground: Bool = false) {
+    guard let hold, let object else { return }
+    ThreadSlot.ownerHold.pointer = outerHold
+    (lifetime, self.hold, self.object) = (nil, nil, nil)
+    hold.with { if inBackground { $0.endWithoutRelease(object) } else { $0.end(object) } }
+    hold.release()
+  }
 }

@@ -3,8 +3,8 @@ import Synchronization
 /// Ready nodes of a graph that a worker is going to run itself, and that others can take from it: to run them while the worker is busy or
 /// blocked, or to cancel them.
 ///
-/// All of them belong to one run, one owner and one priority. They are in the worker's hand (see `GraphRun`), in no ready list, and not begun. Only the worker puts nodes in. The queue's lock may be held
-/// when `lock` is taken, not the other way round.
+/// All of them belong to one run, one owner and one priority. They are in the worker's hand (see `GraphRun`), in no ready list, and not
+/// begun. Only the worker puts nodes in. The queue's lock may be held when `lock` is taken, not the other way round.
 final class NodeStack: Sendable {
   static let capacity = 256
 
@@ -13,24 +13,22 @@ final class NodeStack: Sendable {
   private let countHint = Atomic<Int>(0)
 
   // Guarded by `lock`.
-  nonisolated(unsafe) private let nodes = UnsafeMutablePointer<UInt32>.allocate(capacity: capacity)
+  private let nodes = RawStorage<UInt32>(capacity: capacity)
   nonisolated(unsafe) private var count = 0
-  nonisolated(unsafe) private var run: Unmanaged<GraphRun>?  // a run that has not finished is kept by its queue
-
-  deinit { nodes.deallocate() }
+  nonisolated(unsafe) private var run: Borrowed<GraphRun>?  // a run that has not finished is kept by its queue
 
   var isEmpty: Bool { countHint.load(ordering: .relaxed) == 0 }
   var hasSeveral: Bool { countHint.load(ordering: .relaxed) > 1 }
 
   /// - Returns: false if the stack is full.
-  @inline(__always)
+  @inline(__always)  // for each node
   func push(_ node: UInt32, of run: GraphRun) -> Bool {
     lock.lock()
     guard count < Self.capacity else {
       lock.unlock()
       return false
     }
-    self.run = .passUnretained(run)
+    self.run = Borrowed(run)
     nodes[count] = node
     count += 1
     countHint.store(count, ordering: .relaxed)
@@ -38,7 +36,7 @@ final class NodeStack: Sendable {
     return true
   }
 
-  @inline(__always)
+  @inline(__always)  // for each node
   func pop() -> UInt32? {
     guard !isEmpty else { return nil }
     lock.lock()
@@ -56,11 +54,11 @@ final class NodeStack: Sendable {
     return lock.withLock {
       guard count > 0, let run else { return nil }
       let taken = leavesHalf ? (count + 1) / 2 : count
-      let result = ContiguousArray(UnsafeBufferPointer(start: nodes, count: taken).reversed())
+      let result = ContiguousArray(UnsafeBufferPointer(start: nodes.start, count: taken).reversed())
       count -= taken
       for index in 0..<count { nodes[index] = nodes[index + taken] }
       countHint.store(count, ordering: .relaxed)
-      return (run.takeUnretainedValue(), result)
+      return (run.object, result)
     }
   }
 }

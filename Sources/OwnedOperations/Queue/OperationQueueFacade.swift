@@ -4,36 +4,108 @@ extension OwnerScopedQueue {
   /// This queue for APIs that insist on an `OperationQueue`, such as `NotificationCenter.addObserver(forName:object:queue:using:)` and
   /// `URLSession(configuration:delegate:delegateQueue:)`. What is added there is added here, and every setting is this queue's.
   ///
-  /// Always the same object, which the queue keeps: Foundation's notification centre holds it weakly. Once the queue has gone, it is an ordinary
-  /// `OperationQueue`, so that nothing added there gets lost.
+  /// Always the same object. The queue keeps it, because Foundation's notification centre holds it weakly; and who holds it keeps what the
+  /// queue is and has: its work, limit,
+  /// name, suspension. On Linux Foundation doesn't let its `operations` and `operationCount` be overridden: they are empty there; ask the
+  /// queue.
+  ///
+  /// Inside work of this queue, `addOperation` with a closure followed by `waitUntilAllOperationsAreFinished`, both on the facade, runs
+  /// that closure on the spot. That is how
+  /// Foundation's notification centre delivers on Linux: who posts waits for the observer's closure, and for nothing else.
   public var operationQueue: OperationQueue {
     if isMain { return .main }
-    let new = OperationQueueFacade(self)
-    return lock.withLock {
-      if let facade = state.facade { return facade }
-      state.facade = new
+    if let facade = core.read({ $0.facade.object }) { return facade }
+    guard let reference else { return .main }  // not before the end of `init`
+    let new = OperationQueueFacade(reference)
+    return core.note { state in
+      if let facade = state.facade.object { return facade }
+      state.facade.kept = new
+      reference.expectSuccession()
       return new
     }
   }
+
+  /// In the deinit: if somebody still uses the facade, all that this queue is and has goes to another queue, which the facade keeps.
+  ///
+  /// No worker is active, and no operation is left; there may be jobs, if the queue is suspended or its limit is zero.
+  func bequeath() {
+    guard core.read({ $0.facade.kept != nil }) else { return }
+    guard let facade = core.note({ $0.facade.keptByOthers }) else {
+      reference?.settleSuccession(nil)
+      return
+    }
+    core.note { $0.discardRestingWorkers() }
+    let heir = OwnerScopedQueue()
+    core.exchange(with: heir.core)
+    let refused = refusedJobs.value
+    heir.core.note { state in
+      state.reference = heir.reference
+      state.facade = FacadeReference(keeper: facade)
+      state.endedOperations = 0  // as many as have begun in the heir
+      state.statistics.enqueued += refused
+      state.statistics.cancelled += refused
+      state.statistics.skippedForEndedOwners += refused
+    }
+    facade.keep(heir)
+    reference?.settleSuccession(heir)
+    // Nobody else has it yet, but for those who came through the reference: what workers look at is brought up to date.
+    heir.core.followUp()
+  }
+}
+
+/// A queue's facade. The queue keeps it; but a facade that keeps the queue, whose former queue has gone, is not kept in turn.
+struct FacadeReference {
+  var kept: OperationQueueFacade?
+  private weak var keeper: OperationQueueFacade?
+
+  init() {}
+  init(keeper: OperationQueueFacade) { self.keeper = keeper }
+
+  var object: OperationQueueFacade? { kept ?? keeper }
+
+  /// The facade that is kept, if somebody else keeps it, too.
+  var keptByOthers: OperationQueueFacade? { mutating get { isKnownUniquelyReferenced(&kept) ? nil : kept } }
 }
 
 /// Passes on to a queue of ours whatever an `OperationQueue` is asked to do.
 ///
-/// The members that Foundation doesn't let us override (`operations` and `operationCount` on Linux) speak of the base class, which stays empty.
-final class OperationQueueFacade: OperationQueue, @unchecked Sendable {  // what it adds is written once
-  private weak var queue: OwnerScopedQueue?  // written once, before the facade is shared
+/// A queue keeps its facade, so the facade can't keep the queue; it keeps the heir that the queue leaves when it goes before the facade.
+/// When nobody holds either, both go. A facade that is brought back to life in that instant, through a weak reference, is an ordinary
+/// `OperationQueue`: nothing added there gets lost.
+///
+/// The members that Foundation doesn't let us override (`operations` and `operationCount` on Linux: members of an extension, which read
+/// what the base class stores) speak of the base
+/// class, which stays empty.
+final class OperationQueueFacade: OperationQueue, @unchecked Sendable {  // what it adds is constant, or guarded by `lock`
+  private let reference: QueueReference
+  private let lock = Lock()
+  private var heir: OwnerScopedQueue?
+  /// What threads that run work of the queue have added last, and not waited for.
+  private var posted: [Platform.ThreadID: OwnedOperation] = [:]
 
-  init(_ queue: OwnerScopedQueue) {
-    self.queue = queue
+  init(_ reference: QueueReference) {
+    self.reference = reference
     super.init()
   }
+
+  var queue: OwnerScopedQueue? { reference.queue }
+
+  func keep(_ heir: OwnerScopedQueue) { lock.withLock { self.heir = heir } }
 
   override func addOperation(_ operation: Operation) {
     if let queue { queue.addOperation(operation) } else { super.addOperation(operation) }
   }
 
+  /// Whether this thread runs work of the queue: on a worker, or the task of an asynchronous operation.
+  private func isInside(_ queue: OwnerScopedQueue) -> Bool { Worker.currentQueue === queue || OperationTask.current?.scheduler === queue }
+
   override func addOperation(_ block: @escaping @Sendable () -> Void) {
-    if let queue { queue.addOperation(block) } else { super.addOperation(block) }
+    guard let queue else { return super.addOperation(block) }
+    guard isInside(queue) else { return queue.addOperation(block) }
+    let operation = OwnedBlockOperation(lifetime: queue.ownLifetime, block)
+    queue.addOperation(operation)
+    let former = lock.withLock { posted.updateValue(operation, forKey: Platform.currentThread) }
+    withExtendedLifetime(former) {}  // until here: not under the lock
   }
 
   @available(*, noasync, message: "Use addBarrierBlock or a dependent Operation instead")
@@ -55,7 +127,12 @@ final class OperationQueueFacade: OperationQueue, @unchecked Sendable {  // what
 
   @available(*, noasync, message: "Use completionBlock or a dependent Operation instead")
   override func waitUntilAllOperationsAreFinished() {
-    if let queue { queue.waitUntilAllOperationsAreFinished() } else { super.waitUntilAllOperationsAreFinished() }
+    guard let queue else { return super.waitUntilAllOperationsAreFinished() }
+    guard isInside(queue), let operation = lock.withLock({ posted.removeValue(forKey: Platform.currentThread) }) else {
+      return queue.waitUntilAllOperationsAreFinished()
+    }
+    // On the spot, as Foundation does in work of the same queue. That needs neither another thread nor a permit.
+    if !operation.startIfReady() { operation.blockUntilFinished() }
   }
 
   override var progress: Progress { queue?.progress ?? super.progress }

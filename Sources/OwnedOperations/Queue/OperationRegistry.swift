@@ -2,25 +2,29 @@ import Foundation
 
 /// The operations that a queue has and that have not finished, in the order in which they were added. Guarded by the queue's lock.
 ///
-/// Each operation knows its place (`schedulerSlot`), so that finding and removing it takes constant time. Places of those that have gone stay empty until half are;
-/// then the rest move up.
+/// Each operation knows its place (`schedulerSlot`), so that finding and removing it takes constant time. Places of those that have gone
+/// stay empty until half are; then the rest move up.
 ///
-/// An entry holds its operation without the compiler's counting of references, because most steps of an operation's way through the queue look here: that
-/// would be a dozen counts up and down for each operation. It doesn't hold its slot, which stays in its stage as long as the operation is unfinished in there.
+/// An entry holds its operation without the compiler's counting of references, because most steps of an operation's way through the queue
+/// look here: that would be a dozen counts up and down for each operation. It doesn't hold its slot, which stays in its stage as long as
+/// the operation is unfinished in there.
 struct OperationRegistry: ~Copyable {
   struct Entry {
-    let unretainedOperation: Unmanaged<OwnedOperation>
-    let unretainedSlot: Unmanaged<OwnerSlot>
+    let unretainedOperation: Borrowed<OwnedOperation>
+    let unretainedSlot: Borrowed<OwnerSlot>
     /// A bit for each level at which a ready list has a record of it. A record is found to be out of date when its turn comes.
     var levels: UInt8 = 0
     /// Executes without a worker.
     var isDetached = false
+    /// Where it stands among the watched.
+    var watchList = WatchedOperations.List.none
+    var watchPlace: Int32 = 0
 
-    var operation: OwnedOperation { unretainedOperation.takeUnretainedValue() }
-    var slot: OwnerSlot { unretainedSlot.takeUnretainedValue() }
+    var operation: OwnedOperation { unretainedOperation.object }
+    var slot: OwnerSlot { unretainedSlot.object }
 
-    fileprivate init(_ operation: OwnedOperation, _ slot: Unmanaged<OwnerSlot>) {
-      unretainedOperation = .passRetained(operation)
+    fileprivate init(_ operation: OwnedOperation, _ slot: Borrowed<OwnerSlot>) {
+      unretainedOperation = Retained(operation).borrowed
       unretainedSlot = slot
     }
   }
@@ -31,11 +35,11 @@ struct OperationRegistry: ~Copyable {
   init() {}
 
   deinit {
-    for entry in entries { entry?.unretainedOperation.release() }
+    for case let entry? in entries { Retained(adopting: entry.unretainedOperation).release() }
   }
 
   /// Gives the operation a place. Others may get new ones.
-  mutating func insert(_ operation: OwnedOperation, slot: Unmanaged<OwnerSlot>) -> Int {
+  mutating func insert(_ operation: OwnedOperation, slot: Borrowed<OwnerSlot>) -> Int {
     if entries.count >= 64, count * 2 < entries.count { compact() }
     entries.append(Entry(operation, slot))
     operation.schedulerSlot = entries.count - 1
@@ -44,11 +48,11 @@ struct OperationRegistry: ~Copyable {
   }
 
   /// The place of the operation; nil if it has finished, or was never here.
-  @inline(__always)
+  @inline(__always)  // for each operation, several times
   func place(of operation: OwnedOperation) -> Int? {
     let place = operation.schedulerSlot
     guard entries.indices.contains(place), let entry = entries[place],
-      entry.unretainedOperation.toOpaque() == Unmanaged.passUnretained(operation).toOpaque()
+      entry.unretainedOperation.address == Borrowed(operation).address
     else { return nil }
     return place
   }
@@ -65,7 +69,7 @@ struct OperationRegistry: ~Copyable {
     entries[place] = nil
     count -= 1
     if count == 0 { entries.removeAll(keepingCapacity: entries.count < 4096) }
-    entry.unretainedOperation.release()
+    Retained(adopting: entry.unretainedOperation).release()
     return entry
   }
 
@@ -73,7 +77,7 @@ struct OperationRegistry: ~Copyable {
     var kept = ContiguousArray<Entry?>()
     kept.reserveCapacity(count * 2)
     for case let entry? in entries {
-      entry.unretainedOperation._withUnsafeGuaranteedRef { $0.schedulerSlot = kept.count }
+      entry.unretainedOperation.with { $0.schedulerSlot = kept.count }
       kept.append(entry)
     }
     entries = kept

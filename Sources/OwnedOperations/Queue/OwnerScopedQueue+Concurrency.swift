@@ -2,8 +2,8 @@ import Foundation
 
 /// Swift concurrency: tasks run on the queue's threads, and the end of an owner cancels them.
 extension OwnerScopedQueue: TaskExecutor {
-  /// For the Swift runtime: one step of a task that prefers this queue, as with `Task(executorPreference: queue)`. It runs like a job without an
-  /// owner, at the priority of its task.
+  /// For the Swift runtime: one step of a task that prefers this queue, as with `Task(executorPreference: queue)`. It runs like a job
+  /// without an owner, at the priority of its task.
   public func enqueue(_ job: consuming ExecutorJob) {
     let priority = Operation.QueuePriority(job.priority)
     submit(.executorJob(UnownedJob(job)), lifetime: nil, priority: priority)
@@ -11,35 +11,102 @@ extension OwnerScopedQueue: TaskExecutor {
 
   /// Runs an asynchronous body on the queue when its turn comes, and returns what it returns.
   ///
-  /// The body inherits the priority and the task-local values of the caller; cancelling the caller cancels it. From its turn until it is over it counts as
-  /// one executing operation, of the owner and of the queue. When the owner ends, the body never starts, or is cancelled.
-  /// - Throws: what the body throws; `CancellationError` if the owner ended, or `cancelAllOperations()` was called, before the body was over, or the
-  ///   caller was cancelled before its turn.
+  /// The body inherits the priority and the task-local values of the caller; cancelling the caller cancels it. From its turn until it is
+  /// over it counts as one executing operation, of the owner and of the queue. When the owner ends, the body never starts, or is cancelled.
+  ///
+  /// The owner is held from the body's start until the body is over, however long it is suspended in between: an owner can't go before.
+  /// Where that may be long, use the `weaklyFor:` form. A caller that goes on holding the owner while it waits keeps it, too.
+  ///
+  /// The body has its place in the queue for all of its life. Only while it awaits other work of the queue, others may have the place; then
+  /// it goes on when there is one again.
+  /// - Throws: what the body throws; `CancellationError` if the owner ended, or `cancelAllOperations()` was called, before the body was
+  ///   over, or the caller was cancelled before its turn.
   public func run<Owner: OperationOwner & Sendable, T: Sendable>(
-    owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
+    owner: consuming Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
   ) async throws -> T {
     let lifetime = owner.lifetimeToken.lifetime
-    return try await run(lifetime: lifetime, priority: priority, Self.holdingWeakly(owner, body))
+    let holding = OperationOwnerHold(consume owner, lifetime)
+    return try await run(holding, lifetime, priority, body)
   }
 
-  /// The same for any object.
+  /// Runs an asynchronous body on the queue for any object when its turn comes, and returns what it returns. Everything else is as for an
+  /// `OperationOwner`.
   @_disfavoredOverload
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
-    owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
+    owner: consuming Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
   ) async throws -> T {
     let lifetime = OwnerLifetime.of(owner as AnyObject)
-    return try await run(lifetime: lifetime, priority: priority, Self.holdingWeakly(owner, body))
+    let holding = OperationOwnerHold(consume owner, lifetime)
+    return try await run(holding, lifetime, priority, body)
   }
 
-  /// The same for a lifetime.
+  /// Runs an asynchronous body that doesn't keep its owner: it gets a weak reference. The owner's end cancels the body, wherever it is
+  /// suspended.
+  ///
+  /// ```swift
+  /// final class Screen: Sendable {
+  ///   func show(_ text: String) { print(text) }
+  /// }
+  ///
+  /// let screen = Screen()
+  /// try await OwnerScopedQueue().run(weaklyFor: screen) { screen in
+  ///   try await Task.sleep(for: .seconds(60))  // the screen may go meanwhile, which ends the sleep
+  ///   screen.object?.show("a minute later")
+  /// }
+  /// ```
+  /// - Throws: as the `owner:` form.
+  public func run<Owner: AnyObject & Sendable, T: Sendable>(
+    weaklyFor owner: consuming Owner, priority: Operation.QueuePriority = .normal,
+    _ body: @escaping @Sendable (WeakOwner<Owner>) async throws -> T
+  ) async throws -> T {
+    let reference = WeakOwner(consume owner)
+    return try await run(weaklyFor: reference, priority: priority, body)
+  }
+
+  /// Runs an asynchronous body that doesn't keep its owner, for callers that don't keep it either while they wait. Everything else is as
+  /// with the owner itself.
+  public func run<Owner: AnyObject & Sendable, T: Sendable>(
+    weaklyFor owner: WeakOwner<Owner>, priority: Operation.QueuePriority = .normal,
+    _ body: @escaping @Sendable (WeakOwner<Owner>) async throws -> T
+  ) async throws -> T {
+    try await run(lifetime: owner.lifetime, priority: priority) { try await body(owner) }
+  }
+
+  private func run<Owner: AnyObject & Sendable, T: Sendable>(
+    _ holding: OperationOwnerHold, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority,
+    _ body: @escaping @Sendable (Owner) async throws -> T
+  ) async throws -> T {
+    try await run(Turn(lifetime: lifetime, holding), priority) {
+      guard let owner = holding.handOver() else { throw OwnerHasGone() }
+      let asyncBody = AsyncBody(holding.hold)
+      defer { asyncBody.end() }
+      // The frame's reference is the one that is counted, and goes before it is counted out.
+      return try await OwnBodyWait.$taskBody.withValue(asyncBody) {
+        try await body(Retained<Owner>(address: owner).take())
+      }
+    }
+  }
+
+  /// Runs an asynchronous body on the queue for a lifetime when its turn comes, and returns what it returns. Everything else is as for an
+  /// owner, which is not held.
   public func run<T: Sendable>(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () async throws -> T
   ) async throws -> T {
-    let turn = Turn(lifetime: lifetime)
+    try await run(Turn(lifetime: lifetime, nil), priority, body)
+  }
+
+  private func run<T: Sendable>(
+    _ turn: Turn, _ priority: Operation.QueuePriority, _ body: @escaping @Sendable () async throws -> T
+  ) async throws -> T {
     if priority != .normal { turn.queuePriority = priority }
     addOperation(turn)
-    // A task that prefers this queue must not need one of its slots to go on while its own turn takes the slot.
-    return try await withTaskExecutorPreference(TurnExecutor(queue: self)) { try await run(body, when: turn) }
+    // If this is the task of an operation, that one may have to make room when the body waits.
+    let waiter = OperationTask.current.map { _ in WaitingTask() }
+    if let waiter { _ = turn.addWaiter(waiter) }
+    return try await WaitTarget.operation(turn).whileWaiting(toldBy: waiter) {
+      // A task that prefers this queue must not need one of its slots to go on while its own turn takes the slot.
+      try await withTaskExecutorPreference(TurnExecutor(queue: self)) { try await run(body, when: turn) }
+    }
   }
 
   private func run<T: Sendable>(_ body: @escaping @Sendable () async throws -> T, when turn: Turn) async throws -> T {
@@ -49,23 +116,29 @@ extension OwnerScopedQueue: TaskExecutor {
       turn.cancelBeforeItCame()
     }
     guard turn.isExecuting, !turn.isCancelled else {
-      turn.finish()
+      finish(turn)
       throw CancellationError()
     }
     do {
       let value = try await run(body, during: turn)
-      turn.finish()
+      finish(turn)
       if turn.isCancelled { throw CancellationError() }
       return value
     } catch is OwnerHasGone {
       turn.cancel(.ownerEnded)
-      turn.finish()
+      finish(turn)
       throw CancellationError()
     } catch {
-      turn.finish(throwing: error)
+      finish(turn, throwing: error)
       if turn.isCancelled { throw CancellationError() }
       throw error
     }
+  }
+
+  /// Lets go of the owner, too, if the body has not taken it over.
+  private func finish(_ turn: Turn, throwing error: (any Error)? = nil) {
+    turn.finish(throwing: error)
+    turn.letGoOfOwner()
   }
 
   /// Runs the body in a child task, which the cancellation of the turn cancels.
@@ -75,7 +148,7 @@ extension OwnerScopedQueue: TaskExecutor {
       group.addTask(executorPreference: executor) {
         // The turn came some time ago; this look at the lifetime decides.
         guard !turn.isCancelled else { throw CancellationError() }
-        return try await body()
+        return try await turn.runInTask(body)
       }
       group.addTask {
         await turn.wasCancelled.wait()
@@ -89,16 +162,22 @@ extension OwnerScopedQueue: TaskExecutor {
       throw CancellationError()
     }
   }
+}
 
-  /// The owner weakly until the body runs, strongly while it runs.
-  private static func holdingWeakly<Owner: AnyObject & Sendable, T: Sendable>(
-    _ owner: Owner, _ body: @escaping @Sendable (Owner) async throws -> T
-  ) -> @Sendable () async throws -> T {
-    { [weak owner] in
-      guard let owner else { throw OwnerHasGone() }
-      return try await body(owner)
-    }
+/// A weak reference to an owner, for bodies that may be suspended for long.
+public struct WeakOwner<Owner: AnyObject & Sendable>: Sendable {
+  private let reference: WeakReference<Owner>
+  /// Of the owner.
+  public let lifetime: OwnerLifetime
+
+  /// Makes a reference that doesn't hold the owner.
+  public init(_ owner: Owner) {
+    reference = WeakReference(owner)
+    lifetime = OwnerLifetime.of(owner as AnyObject)
   }
+
+  /// The owner, unless it has gone.
+  public var object: Owner? { reference.object }
 }
 
 /// The object has gone, though its lifetime has not ended.
@@ -108,8 +187,10 @@ private struct OwnerHasGone: Error {}
 private final class Turn: OwnedOperation, @unchecked Sendable {  // stores constants only
   let came = Signal()
   let wasCancelled = Signal()
+  private let holding: OperationOwnerHold?
 
-  override init(lifetime: OwnerLifetime) {
+  init(lifetime: OwnerLifetime, _ holding: OperationOwnerHold?) {
+    self.holding = holding
     super.init(lifetime: lifetime)
     // Made for an owner that has ended, it will not be told so.
     if isFinished { came.fire() }
@@ -117,12 +198,19 @@ private final class Turn: OwnedOperation, @unchecked Sendable {  // stores const
 
   override var isAsynchronous: Bool { true }
 
+  override var holdsOwner: Bool { holding != nil }
+  override func beginForOwner() -> OwnerHold? { holding?.begin() }
+  override func takeOwner() -> Bool { holding?.take() ?? true }
+  override func endForOwner() { holding?.endUnlessTaken() }
+
   override func perform() { came.fire() }
 
   override func didCancel(_ reason: CancellationReason) {
     wasCancelled.fire()
     came.fire()
   }
+
+  func letGoOfOwner() { holding?.end() }
 
   /// The task that waits was cancelled. Once its turn has come, that is the body's affair.
   func cancelBeforeItCame() {
@@ -132,16 +220,17 @@ private final class Turn: OwnedOperation, @unchecked Sendable {  // stores const
 
 /// Something that happens once and that tasks wait for. A task that is cancelled waits no longer.
 private final class Signal: Sendable {
-  private let lock = Lock()
-  // Guarded by `lock`.
-  nonisolated(unsafe) private var hasFired = false
-  nonisolated(unsafe) private var waiting: CheckedContinuation<Void, Never>?
+  private struct State {
+    var hasFired = false
+    var waiting: CheckedContinuation<Void, Never>?
+  }
+
+  private let state = Locked(State())
 
   func fire() {
-    let continuation = lock.withLock { () -> CheckedContinuation<Void, Never>? in
-      hasFired = true
-      defer { waiting = nil }
-      return waiting
+    let continuation = state.withLock { state in
+      state.hasFired = true
+      return state.waiting.take()
     }
     continuation?.resume()
   }
@@ -150,9 +239,9 @@ private final class Signal: Sendable {
   func wait() async {
     await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
-        let isOver = lock.withLock {
-          if !hasFired { waiting = continuation }
-          return hasFired
+        let isOver = state.withLock { state in
+          if !state.hasFired { state.waiting = continuation }
+          return state.hasFired
         }
         if isOver { continuation.resume() }
       }
@@ -183,8 +272,13 @@ private final class TurnExecutor: TaskExecutor {
 
 extension Operation.QueuePriority {
   /// The nearest to that of a task.
-  fileprivate init(_ priority: JobPriority) {
-    switch priority.rawValue {
+  fileprivate init(_ priority: JobPriority) { self.init(taskPriority: priority.rawValue) }
+
+  /// The nearest to that of a task; normal if it has none of its own.
+  init(_ priority: TaskPriority?) { self.init(taskPriority: priority?.rawValue ?? TaskPriority.medium.rawValue) }
+
+  private init(taskPriority rawValue: UInt8) {
+    switch rawValue {
     case TaskPriority.high.rawValue...: self = .high
     case ..<TaskPriority.low.rawValue: self = .veryLow
     case ..<TaskPriority.medium.rawValue: self = .low

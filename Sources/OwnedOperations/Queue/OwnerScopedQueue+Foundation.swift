@@ -4,11 +4,11 @@ import Foundation
 extension OwnerScopedQueue {
   // MARK: Adding
 
-  /// Adds an operation, ours or plain, to be started when it is ready and its turn comes. An operation whose owner has ended is not an error: it is
-  /// counted, and never runs.
+  /// Adds an operation, ours or plain, to be started when it is ready and its turn comes. An operation whose owner has ended is not an
+  /// error: it is counted, and never runs.
   ///
-  /// As in Foundation, adding an operation that is in a queue, executing or finished is a precondition failure. Use ``enqueue(_:)-([Operation])`` to have an error
-  /// thrown instead, and cycles looked for.
+  /// As in Foundation, adding an operation that is in a queue, executing or finished is a precondition failure. Use
+  /// ``enqueue(_:)-([Operation])`` to have an error thrown instead, and cycles looked for.
   public func addOperation(_ operation: Operation) {
     guard let operation = operation as? OwnedOperation else { return addOrFail([operation]) }
     addOrFail(operation)
@@ -21,17 +21,22 @@ extension OwnerScopedQueue {
   }
 
   /// Adds operations, and waits for them on request.
-  @available(*, noasync, message: "Use enqueue(_:) and await the operations instead")
+  @available(*, noasync, message: "Use enqueue(_:), and await finished() of each operation, instead")
   public func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
     addOrFail(operations)
     guard wait else { return }
     for operation in operations {
-      if operation is OwnedOperation {
-        operation.waitUntilFinished()
-      } else {
-        BlockingRegion.perform { operation.waitUntilFinished() }
-      }
+      if operation is OwnedOperation { operation.waitUntilFinished() } else { waitUntilFinished(operation) }
     }
+  }
+
+  /// A plain operation of this queue. Its dependent, which nobody else waits for, tells of its finish.
+  private func waitUntilFinished(_ operation: Operation) {
+    let thread = WaitingThread()
+    let sentinel = FinishSentinel(of: operation) { thread.wake() }
+    sentinel.arm()
+    BlockingRegion.perform(for: .work(of: self, ownedBy: nil), thread)
+    sentinel.disarm()
   }
 
   private func addOrFail(_ operation: OwnedOperation) {
@@ -53,7 +58,7 @@ extension OwnerScopedQueue {
 
   private func refuse(_ error: OwnerScopedQueueError) {
     guard case .ownerEnded = error else { preconditionFailure(error.description) }
-    lock.withLock {
+    core.note { state in
       state.statistics.enqueued += 1
       state.statistics.cancelled += 1
       state.statistics.skippedForEndedOwners += 1
@@ -62,15 +67,7 @@ extension OwnerScopedQueue {
 
   /// Adds a closure that runs when everything added before has finished; what is added later waits for it.
   public func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
-    lock.lock()
-    let stage = state.stages[state.stages.count - 1]
-    stage.barrier = barrier
-    stage.isClosed = true
-    state.appendStage()
-    state.statistics.enqueued += 1
-    state.unfinished += 1
-    state.unfinishedBarriers += 1
-    unlockAndFollowUp()
+    core.mutate { state, _ in state.addBarrier(barrier) }
   }
 
   // MARK: Cancelling and waiting
@@ -80,44 +77,21 @@ extension OwnerScopedQueue {
   /// The main queue's can't be cancelled, as in Foundation.
   public func cancelAllOperations() {
     guard !isMain else { return }
-    lock.lock()
-    state.takeBatchesBack()
-    var taken: [(OwnerSlot, [TakenWork])] = []
+    var all = core.mutate { state, _ in state.takeAll() }
     var barriers: [@Sendable () -> Void] = []
-    for stage in state.stages {
-      stage.forEachSlot { slot in
-        // Without an owner are steps of tasks, which must not get lost, and operations, which see to themselves.
-        guard slot.lifetime != nil else { return }
-        let work = stage.takeAll(of: slot)
-        if !work.isEmpty { taken.append((slot, work)) }
-      }
-      guard let barrier = stage.barrier else { continue }
-      stage.barrier = nil
-      barriers.append(barrier)
-      state.unfinishedBarriers -= 1
-      state.unfinished -= 1
-      state.statistics.cancelled += 1
-    }
-    let operations = state.operations.operations
-    state.operations.forgetRecords(in: taken.map(\.0))
-    let runs = Array(state.runs.values)
-    state.dropClosedStages()
-    unlockAndFollowUp()
-    withExtendedLifetime(barriers) {}  // until here: not under the lock
-    for run in runs { run.cancel() }
-    for (slot, work) in taken { finishCancelling(work, of: slot, forEndedOwner: false) }
-    cancel(operations)
+    swap(&barriers, &all.barriers)
+    DeferredReleases.add(contentsOf: consume barriers)
+    for run in all.runs { run.cancel() }
+    for (slot, work) in all.taken { finishCancelling(work, of: slot, forEndedOwner: false) }
+    cancel(all.operations)
   }
 
   /// Those whose records have been taken out, and that don't finish at once, get new ones: an operation may refuse to be cancelled.
   func cancel(_ operations: [OwnedOperation]) {
     for operation in operations { operation.cancel() }
-    lock.lock()
-    for operation in operations {
-      guard let place = state.operations.place(of: operation), operation.isWaitingForScheduler else { continue }
-      makeReady(place)
+    core.mutate { state, _ in
+      for operation in operations { state.makeReadyIfWaiting(operation) }
     }
-    unlockAndFollowUp()
   }
 
   /// Blocks until nothing is pending or executing. From inside work of this queue: until nothing is left but work that waits for the same.
@@ -126,49 +100,47 @@ extension OwnerScopedQueue {
     wait(for: nil)
   }
 
-  /// Returns when nothing is pending or executing.
+  /// Returns when nothing is pending or executing. Asynchronous work of this queue must not await it: it would wait for its own end.
   public func finished() async {
     await finished(nil)
   }
 
   // MARK: Settings
 
-  /// How many operations may execute at once; ``defaultMaxConcurrentOperationCount`` for as many as the machine has processors, and more while some
-  /// are blocked. A change counts from the next start on. Zero starts nothing. Other negative values are a precondition failure.
+  /// How many operations may execute at once; ``defaultMaxConcurrentOperationCount`` for as many as the machine has processors, and more
+  /// while some are blocked. A change counts from the next start on. Zero starts nothing. Other negative values are a precondition failure.
   public var maxConcurrentOperationCount: Int {
-    get {
-      let limit = lock.withLock { state.limit }
-      return limit == .max ? OperationQueue.defaultMaxConcurrentOperationCount : limit
-    }
+    get { core.read { $0.limitAsSet } }
     set {
       let limit = Self.checkedLimit(newValue)
       guard !isMain else { return }
-      lock.lock()
-      state.limit = limit
-      state.takeBatchesBack()
-      unlockAndFollowUp()
+      core.mutate { state, _ in
+        state.limit = limit
+        state.limitAsSet = newValue
+        state.takeBatchesBack()
+      }
     }
   }
 
   /// While true, nothing starts. What executes goes on. The main queue can't be suspended, as in Foundation.
   public var isSuspended: Bool {
-    get { lock.withLock { state.isSuspended } }
+    get { core.read { $0.isSuspended } }
     set {
       guard !isMain else { return }
       if !newValue, isSuspended { followPriorities(isResuming: true) }
-      lock.lock()
-      state.isSuspended = newValue
-      if newValue { state.takeBatchesBack() }
-      unlockAndFollowUp()
+      core.mutate { state, _ in
+        state.isSuspended = newValue
+        if newValue { state.takeBatchesBack() }
+      }
     }
   }
 
   /// For debugging.
   public var name: String? {
-    get { lock.withLock { state.name } }
+    get { core.read { $0.name } }
     set {
       guard !isMain else { return }
-      lock.withLock {
+      core.mutate { state, _ in
         state.name = newValue ?? ""
         state.discardRestingWorkers()
       }
@@ -177,22 +149,23 @@ extension OwnerScopedQueue {
 
   /// Of the threads that the work runs on. A change counts for workers that are dispatched from then on.
   public var qualityOfService: QualityOfService {
-    get { lock.withLock { state.qualityOfService } }
+    get { core.read { $0.qualityOfService } }
     set {
       guard !isMain else { return }
-      lock.withLock {
+      core.mutate { state, _ in
         state.qualityOfService = newValue
         state.discardRestingWorkers()
       }
     }
   }
 
-  /// Where the work runs; nil for threads of the queue's own. As in Foundation, setting it while operations are in the queue is a precondition failure.
+  /// Where the work runs; nil for threads of the queue's own. As in Foundation, setting it while operations are in the queue is a
+  /// precondition failure.
   public var underlyingQueue: DispatchQueue? {
-    get { lock.withLock { state.underlyingQueue } }
+    get { core.read { $0.underlyingQueue } }
     set {
       guard !isMain else { return }
-      let isEmpty = lock.withLock {
+      let isEmpty = core.mutate { state, _ in
         guard state.unfinished == 0 else { return false }
         state.underlyingQueue = newValue
         state.discardRestingWorkers()
@@ -204,24 +177,25 @@ extension OwnerScopedQueue {
 
   // MARK: Looking
 
-  /// The operations that have not finished, in the order in which they were added. Jobs are no operations and not among them. Linear.
+  /// The operations that have not finished, in the order in which they were added. Jobs are no operations and not among them.
+  /// - Complexity: linear in the operations.
   public var operations: [Operation] {
-    lock.withLock { state.operations.operations }.map { ($0 as? PlainOperationProxy)?.operation ?? $0 }
+    core.read { $0.operations.operations }.map { ($0 as? PlainOperationProxy)?.operation ?? $0 }
   }
 
   /// How many operations and jobs have not finished. Barriers don't count.
   public var operationCount: Int {
-    lock.lock()
-    for worker in state.workers.active { state.settle(worker, isWorker: false) }
-    let count = state.unfinished - state.unfinishedBarriers
-    unlockAndFollowUp()
-    return count
+    core.mutate { state, _ in
+      state.settleAll()
+      return state.unfinished - state.unfinishedBarriers
+    }
   }
 
-  /// Set its `totalUnitCount` to have it report: each operation or job whose work has run then completes one unit when it finishes. As in Foundation, what was cancelled before it began is no
-  /// progress, nor is a plain operation that overrides `start()` and goes on when that has returned; and barriers don't count: they are the place to change `totalUnitCount`.
+  /// Set its `totalUnitCount` to have it report: each operation or job whose work has run then completes one unit when it finishes. As in
+  /// Foundation, what was cancelled before it began is no progress, nor is a plain operation that overrides `start()` and goes on when that
+  /// has returned; and barriers don't count: they are the place to change `totalUnitCount`.
   public var progress: Progress {
-    lock.withLock {
+    core.note { state in
       if let progress = state.progress { return progress }
       let progress = Progress(parent: nil, userInfo: nil)
       state.progress = progress
@@ -240,6 +214,6 @@ extension OwnerScopedQueue {
 
   /// The queue that runs this code; on the main thread otherwise ``main``, elsewhere nil.
   public static var current: OwnerScopedQueue? {
-    Worker.currentQueue ?? (Thread.isMainThread ? main : nil)
+    Worker.currentQueue ?? OperationTask.current?.scheduler as? OwnerScopedQueue ?? (Thread.isMainThread ? main : nil)
   }
 }

@@ -1,18 +1,20 @@
 import Foundation
 
-/// Runs of graphs, as far as they are the queue's affair: nodes are counted when the run begins, listed when they are ready, and counted out when they are over.
+/// Runs of graphs, as far as they are the queue's affair: nodes are counted when the run begins, listed when they are ready, and counted
+/// out when they are over.
 extension OperationGraph {
-  /// Begins a run. Nodes run like jobs of their owners: by priority, with the queue's limits and barriers, and counted in its statistics; a node that becomes ready may run before work
-  /// of the same priority that came earlier. Linear.
-  /// - Returns: the run, to wait for, ask, or cancel. It may be let go.
+  /// Begins a run. Nodes run like jobs of their owners: by priority, with the queue's limits and barriers, and counted in its statistics; a
+  /// node that becomes ready may run before work of the same priority that came earlier.
+  /// - Returns: the run, to wait for, ask, or cancel. It may be let go. A graph without nodes has finished when this returns.
   /// - Throws: what ``validate()`` throws, and ``OwnerScopedQueueError/ownerEnded(operation:owner:)`` if the owner of the graph has ended.
+  /// - Complexity: linear in the nodes and their owners; after an edit of the graph, in the edges, too.
   @discardableResult
   public func run(on queue: OwnerScopedQueue) throws(OwnerScopedQueueError) -> GraphRun {
     let (structure, bodies, policy) = try storage.compiled()
     let lifetime = structure.lifetimes[0]
     guard lifetime.isAlive else { throw .ownerEnded(operation: "the graph", owner: lifetime.id) }
     let run = GraphRun(of: storage, structure, bodies, policy, queue: queue)
-    queue.begin(run)
+    if structure.nodeCount > 0 { queue.begin(run) } else { run.sinksDidFinish(0, on: nil) }
     return run
   }
 }
@@ -22,20 +24,7 @@ extension OwnerScopedQueue {
 
   fileprivate func begin(_ run: GraphRun) {
     let structure = run.structure
-    lock.lock()
-    let stage = state.stages[state.stages.count - 1]
-    for (index, lifetime) in structure.lifetimes.enumerated() {
-      // Nodes of an owner that has ended are cancelled when their turn comes, and go without one until then.
-      let hasNodes = structure.nodeCountsByLifetime[index] > 0
-      let slot = hasNodes ? stage.slot(for: .passUnretained(lifetime), queue: self)?.takeUnretainedValue() : nil
-      run.slots[index] = .passRetained(slot ?? stage.slotWithoutOwner)
-      stage.addBlocked(slot ?? stage.slotWithoutOwner, count: structure.nodeCountsByLifetime[index])
-    }
-    state.statistics.enqueued += structure.nodeCount
-    state.unfinished += structure.nodeCount
-    state.runs[ObjectIdentifier(run)] = run
-    lock.unlock()
-
+    core.note { $0.begin(run) }
     guard structure.lifetimes[0].join(run) else {
       run.cancel(.graphOwnerEnded)
       run.cancelNodes(structure.roots, otherwise: .graphOwnerEnded, on: self)
@@ -51,9 +40,7 @@ extension OwnerScopedQueue {
   }
 
   func forget(_ run: GraphRun) {
-    lock.lock()
-    state.runs[ObjectIdentifier(run)] = nil
-    unlockAndFollowUp()
+    core.mutate { state, _ in state.runs[ObjectIdentifier(run)] = nil }
   }
 
   // MARK: Ready nodes
@@ -64,19 +51,16 @@ extension OwnerScopedQueue {
   func list(_ nodes: ReadyNodes, of run: GraphRun) {
     guard let first = nodes.first else { return }
     var refused: ContiguousArray<UInt32> = []
-    lock.lock()
-    if !state.list(first, of: run) { refused += run.nodes(of: first) }
     var listed = 0
-    while true {
+    repeat {
+      let start = listed
       let end = min(nodes.others.count, listed + Self.nodesPerHold)
-      while listed < end {
-        if !state.list(nodes.others[listed], of: run) { refused += run.nodes(of: nodes.others[listed]) }
-        listed += 1
+      core.mutate { state, _ in
+        if start == 0, !state.list(first, of: run) { refused += run.nodes(of: first) }
+        for node in nodes.others[start..<end] where !state.list(node, of: run) { refused += run.nodes(of: node) }
       }
-      unlockAndFollowUp()
-      guard listed < nodes.others.count else { break }
-      lock.lock()
-    }
+      listed = end
+    } while listed < nodes.others.count
     if !refused.isEmpty { run.cancelNodes(refused, otherwise: .cancelled, on: self) }
   }
 
@@ -91,32 +75,44 @@ extension OwnerScopedQueue {
   /// Gives all that a worker has kept for itself back.
   func flush(_ stack: NodeStack) {
     guard !stack.isEmpty else { return }
-    lock.lock()
-    if let (run, nodes) = stack.take() { state.putBack(nodes, of: run) }
-    unlockAndFollowUp()
+    core.mutate { state, _ in
+      if let (run, nodes) = stack.take() { state.putBack(nodes, of: run) }
+    }
+  }
+
+  /// A node can't begin now: its owner is held by bodies only. It waits at the front of the ready lists, with all that the owner has.
+  /// - Returns: who is to be told when that changes; nil if the owner has ended.
+  func putBack(_ node: UInt32, of run: GraphRun) -> OwnerSlot? {
+    let slot = run.slot(run.arrays.attributes[Int(node)].lifetime)
+    return core.mutate { state, _ in
+      guard !slot.hasEnded, !slot.isRemoved, slot.lifetime != nil else { return nil }
+      state.putBack([node], of: run)
+      slot.isHeldBack = true
+      return slot
+    }
   }
 
   // MARK: Counting
 
   /// A node that threw. Those that succeed are counted with the worker's batch.
   func countFailedNode(_ slot: OwnerSlot, on worker: Worker, after succeeded: UInt32) {
-    lock.lock()
-    worker.batch.setNodesOver(succeeded)
-    slot.stage.finish(slot)
-    state.statistics.count(WorkBatch.Tally(failed: 1))
-    state.finish(1)
-    unlockAndFollowUp()
+    core.mutate { state, _ in
+      worker.batch.setNodesOver(succeeded)
+      slot.stage.finish(slot)
+      state.statistics.count(WorkBatch.Tally(failed: 1))
+      state.finish(1)
+    }
   }
 
   func countCancelledNodes(_ slot: OwnerSlot, level: Int, count: Int, skipped: Int) {
-    lock.lock()
-    slot.stage.finish(slot, count: count)
-    state.noteDead(count, level: level, of: slot)
-    state.statistics.cancelled += count
-    state.statistics.skippedForEndedOwners += skipped
-    state.finish(count, withoutRunning: count)
-    state.afterFinish(of: slot)
-    unlockAndFollowUp()
+    core.mutate { state, _ in
+      slot.stage.finish(slot, count: count)
+      state.noteDead(count, level: level, of: slot)
+      state.statistics.cancelled += count
+      state.statistics.skippedForEndedOwners += skipped
+      state.finish(count, withoutRunning: count)
+      state.afterFinish(of: slot)
+    }
   }
 
   // MARK: Cancelling
@@ -128,9 +124,24 @@ extension OwnerScopedQueue {
 }
 
 extension QueueState {
+  /// Counts the nodes of the run, which is about to list its roots.
+  fileprivate mutating func begin(_ run: GraphRun) {
+    let structure = run.structure
+    for (index, lifetime) in structure.lifetimes.enumerated() {
+      // Nodes of an owner that has ended are cancelled when their turn comes, and go without one until then.
+      let hasNodes = structure.nodeCountsByLifetime[index] > 0
+      let slot = (hasNodes ? slot(for: Borrowed(lifetime))?.object : nil) ?? lastStage.with { $0.slotWithoutOwner }
+      run.slots[index] = Retained(slot)
+      slot.stage.addBlocked(slot, count: structure.nodeCountsByLifetime[index])
+    }
+    statistics.enqueued += structure.nodeCount
+    unfinished += structure.nodeCount
+    runs[ObjectIdentifier(run)] = run
+  }
+
   /// Puts a node, or a bundle of roots, into its ready list.
   /// - Returns: false if it has been cancelled: nobody would take it out of the list.
-  @inline(__always)
+  @inline(__always)  // for each node
   mutating func list(_ number: UInt32, of run: GraphRun) -> Bool {
     let isBundle = number >= run.structure.nodeCount
     let attributes = run.arrays.attributes[Int(isBundle ? run.nodes(of: number)[0] : number)]

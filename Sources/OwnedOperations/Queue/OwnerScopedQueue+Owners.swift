@@ -2,88 +2,129 @@ import Foundation
 
 /// Work tied to an owner.
 ///
-/// The owner is held weakly until the body runs, and strongly while it runs. When the owner ends, its pending work is cancelled and what it captured is
-/// released, promptly and in the background, even if the queue is suspended or all workers are busy; nothing of it starts afterwards.
+/// The owner is held weakly until the body runs, and strongly while it runs. When the owner ends, its pending work is cancelled. What it
+/// captured is released promptly and in the background, even if the queue is suspended or all workers are busy; nothing of it starts
+/// afterwards.
 extension OwnerScopedQueue {
   // MARK: Jobs
 
-  /// Runs the body with the owner, unless the owner ends first. A job: no `Operation` object. O(1).
+  /// Runs the body with the owner, unless the owner ends first. A job: there is no `Operation` object.
+  ///
+  /// The body runs on a thread of the queue's, once, and is released there; or in the background, if the owner ends first.
+  /// - Parameters:
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - priority: among what is ready.
+  ///   - body: gets the owner, which it must not capture.
+  /// - Complexity: constant.
   public func async<Owner: OperationOwner & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
     let token = owner.lifetimeToken
-    submit(consume body, owner: owner, lifetime: .passUnretained(token.lifetime), priority: priority)
+    submit(consume body, owner: owner, lifetime: Borrowed(token.lifetime), priority: priority)
     withExtendedLifetime(token) {}
   }
 
-  /// The same for any object, see ``OwnerLifetime/of(_:)-(AnyObject)``.
+  /// Runs the body with an object that holds no token, unless the object ends first. A job: there is no `Operation` object.
+  ///
+  /// The object's lifetime, ``OwnerLifetime/of(_:)-(AnyObject)``, is looked up by its address at each call. Where there are a great many,
+  /// fetch it once and pass the lifetime, or store a token in the object.
+  /// - Parameters:
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.
+  /// - Complexity: constant on average.
   @_disfavoredOverload
   public func async<Owner: AnyObject & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
     let lifetime = OwnerLifetime.of(owner as AnyObject)
-    submit(consume body, owner: owner, lifetime: .passUnretained(lifetime), priority: priority)
+    submit(consume body, owner: owner, lifetime: Borrowed(lifetime), priority: priority)
     withExtendedLifetime(lifetime) {}
   }
 
-  /// The same for a lifetime.
+  /// Runs the body unless the lifetime ends first. A job: there is no `Operation` object.
+  /// - Parameters:
+  ///   - lifetime: kept until the body has run. Its owner is not held, and the body must not capture it.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, on a thread of the queue's.
+  /// - Complexity: constant.
   public func async(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable () -> Void
   ) {
     guard lifetime.isAlive else { return refusedJobs.add() }
-    submit(.block(consume body), lifetime: .passUnretained(lifetime), priority: priority)
+    submit(.block(consume body), lifetime: Borrowed(lifetime), priority: priority)
   }
 
   private func submit<Owner: AnyObject & Sendable>(
-    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Unmanaged<OwnerLifetime>,
+    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Borrowed<OwnerLifetime>,
     priority: Operation.QueuePriority
   ) {
-    guard lifetime._withUnsafeGuaranteedRef({ $0.isAlive }) else { return refusedJobs.add() }
-    guard lifetime._withUnsafeGuaranteedRef({ $0.bind(owner) }) else {
-      // Another object came first with the same token.
-      submit(
-        .reportingBlock { [weak owner, body = copy body] batch in
-          guard let owner else { return .skipped }
-          batch.setBegun()
-          body(owner)
-          return .succeeded
-        }, lifetime: lifetime, priority: priority)
-      return
+    guard lifetime.with({ $0.isAlive }) else { return refusedJobs.add() }
+    let isBound = lifetime.with { $0.bind(owner) }
+    let erased = ErasedOwnerBody.erase(consume body)
+    if isBound {
+      submit(.ownerBlock(erased), lifetime: lifetime, priority: priority)
+    } else {
+      submit(.sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased)), lifetime: lifetime, priority: priority)
     }
-    // A class is one pointer whatever its type, and is passed as such; so the closure can be called with the type forgotten, which
-    // saves wrapping it in another. The object it gets is the one the lifetime is bound to: this owner.
-    let erased = unsafeBitCast(TypedBody(call: consume body), to: ErasedBody.self)
-    submit(.ownerBlock(erased.call), lifetime: lifetime, priority: priority)
   }
 
   // MARK: Delayed jobs
 
-  /// Adds the job when the delay has passed, unless the owner ends first; what it captured is released at the end, not at the deadline.
+  /// Adds a job when the delay has passed, unless the owner ends first; what it captured is released at the end, not at the deadline.
+  /// - Parameters:
+  ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - priority: among what is ready when the delay has passed.
+  ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.
+  /// - Complexity: constant, and a timer of GCD's.
   public func asyncAfter<Owner: OperationOwner & Sendable>(
     _ delay: Duration, owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
   ) {
-    Self.timerQueue.asyncAfter(deadline: .now() + delay.dispatchInterval, owner: owner) { [self] owner in
-      async(owner: owner, priority: priority, execute: body)
-    }
+    asyncAfter(delay, owner, owner.lifetimeToken.lifetime, priority, body)
   }
 
-  /// The same for any object.
+  /// Adds a job of an object that holds no token when the delay has passed, unless the object ends first; what it captured is released at
+  /// the object's end, not at the deadline.
+  /// - Parameters:
+  ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - priority: among what is ready when the delay has passed.
+  ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.
+  /// - Complexity: constant on average, and a timer of GCD's.
   @_disfavoredOverload
   public func asyncAfter<Owner: AnyObject & Sendable>(
     _ delay: Duration, owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) -> Void
   ) {
-    let lifetime = OwnerLifetime.of(owner as AnyObject)
-    Self.timerQueue.asyncAfter(deadline: .now() + delay.dispatchInterval, lifetime: lifetime) { [self, weak owner] in
-      guard let owner else { return }
-      submit(body, owner: owner, lifetime: .passUnretained(lifetime), priority: priority)
+    asyncAfter(delay, owner, OwnerLifetime.of(owner as AnyObject), priority, body)
+  }
+
+  /// The timer doesn't hold the owner, not even for the moment in which it adds the job: its thread must not be the one to run the owner's
+  /// deinit.
+  private func asyncAfter<Owner: AnyObject & Sendable>(
+    _ delay: Duration, _ owner: Owner, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority,
+    _ body: @escaping @Sendable (Owner) -> Void
+  ) {
+    let erased = ErasedOwnerBody.erase(body)
+    let shared = lifetime.bind(owner) ? nil : OwnerHold.of(owner)
+    Self.timerQueue.asyncAfter(deadline: Uptime.time(after: delay.dispatchInterval), lifetime: lifetime) { [self] in
+      guard lifetime.isAlive else { return refusedJobs.add() }
+      let work = shared.map { Work.sharedOwnerBlock(SharedOwnerBody($0, erased)) } ?? .ownerBlock(erased)
+      submit(work, lifetime: Borrowed(lifetime), priority: priority)
     }
   }
 
-  /// The same for a lifetime.
+  /// Adds a job when the delay has passed, unless the lifetime ends first; what it captured is released at the end, not at the deadline.
+  /// - Parameters:
+  ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
+  ///   - lifetime: kept until the body has run. Its owner is not held, and the body must not capture it.
+  ///   - priority: among what is ready when the delay has passed.
+  ///   - body: runs once, on a thread of the queue's.
+  /// - Complexity: constant, and a timer of GCD's.
   public func asyncAfter(
     _ delay: Duration, lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable () -> Void
   ) {
-    Self.timerQueue.asyncAfter(deadline: .now() + delay.dispatchInterval, lifetime: lifetime) { [self] in
+    Self.timerQueue.asyncAfter(deadline: Uptime.time(after: delay.dispatchInterval), lifetime: lifetime) { [self] in
       async(lifetime: lifetime, priority: priority, execute: body)
     }
   }
@@ -93,7 +134,12 @@ extension OwnerScopedQueue {
   // MARK: Operations
 
   /// Adds the body as an operation. What it throws is the operation's outcome.
+  /// - Parameters:
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.
   /// - Returns: the operation, for its state, outcome and dependents. If the owner has ended, it is cancelled and finished.
+  /// - Complexity: constant.
   @discardableResult
   public func addOperation<Owner: OperationOwner & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) throws -> Void
@@ -101,7 +147,13 @@ extension OwnerScopedQueue {
     addOperation(owner, owner.lifetimeToken.lifetime, priority, body)
   }
 
-  /// The same for any object.
+  /// Adds the body as an operation of an object that holds no token. What it throws is the operation's outcome.
+  /// - Parameters:
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.
+  /// - Returns: the operation, for its state, outcome and dependents. If the owner has ended, it is cancelled and finished.
+  /// - Complexity: constant on average.
   @_disfavoredOverload @discardableResult
   public func addOperation<Owner: AnyObject & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) throws -> Void
@@ -109,7 +161,13 @@ extension OwnerScopedQueue {
     addOperation(owner, OwnerLifetime.of(owner as AnyObject), priority, body)
   }
 
-  /// The same for a lifetime.
+  /// Adds the body as an operation of the lifetime. What it throws is the operation's outcome.
+  /// - Parameters:
+  ///   - lifetime: its end cancels the operation. Its owner is not held, and the body must not capture it.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, on a thread of the queue's.
+  /// - Returns: the operation, for its state, outcome and dependents. If the lifetime has ended, it is cancelled and finished.
+  /// - Complexity: constant.
   @discardableResult
   public func addOperation(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () throws -> Void
@@ -126,130 +184,119 @@ extension OwnerScopedQueue {
     let operation = OwnerBlockOperation(owner, lifetime, body)
     if priority != .normal { operation.queuePriority = priority }
     addOperation(operation)
+    operation.holding.hold.lookAgainIfHeldBack()
     return operation
   }
 
   // MARK: Cancelling, counting, waiting
 
-  /// Cancels what the owner has pending and executing in this queue. The owner lives on. Linear in the queue's operations.
+  /// Cancels what the owner has pending and executing in this queue. The owner lives on.
+  /// - Complexity: linear in the queue's operations and the owner's jobs.
   public func cancelOperations(ownedBy lifetime: OwnerLifetime) {
-    lock.lock()
-    var taken: [(OwnerSlot, [TakenWork])] = []
-    for stage in state.stages {
-      guard let slot = stage.existingSlot(for: lifetime) else { continue }
-      taken.append((slot, state.takePending(of: slot)))
-    }
-    let operations = state.operations.operations(ownedBy: lifetime)
-    state.operations.forgetRecords(in: taken.map(\.0))
-    let runs = Array(state.runs.values)
-    unlockAndFollowUp()
-    for run in runs { run.cancel(.cancelled, ownedBy: lifetime) }
-    for (slot, work) in taken { finishCancelling(work, of: slot, forEndedOwner: false) }
-    cancel(operations)
+    let all = core.mutate { state, _ in state.takeAll(of: lifetime) }
+    for run in all.runs { run.cancel(.cancelled, ownedBy: lifetime) }
+    for (slot, work) in all.taken { finishCancelling(work, of: slot, forEndedOwner: false) }
+    cancel(all.operations)
   }
 
-  /// The owner's operations that have not finished. Linear in the queue's operations.
+  /// The owner's operations that have not finished.
+  /// - Complexity: linear in the queue's operations.
   public func operations(ownedBy lifetime: OwnerLifetime) -> [OwnedOperation] {
-    lock.withLock { state.operations.operations(ownedBy: lifetime) }
+    core.read { $0.operations.operations(ownedBy: lifetime) }
   }
 
   /// How many operations and jobs of the owner have not finished.
+  /// - Complexity: linear in the queue's workers and barriers.
   public func operationCount(ownedBy lifetime: OwnerLifetime) -> Int {
-    lock.lock()
-    for worker in state.workers.active { state.settle(worker, isWorker: false) }
-    let count = state.unfinished(ownedBy: lifetime)
-    unlockAndFollowUp()
-    return count
+    core.mutate { state, _ in
+      state.settleAll()
+      return state.unfinished(ownedBy: lifetime)
+    }
   }
 
-  /// Blocks until nothing of the owner is pending or executing. From inside work of the owner in this queue: until nothing is left but work that waits for the same.
+  /// Blocks until nothing of the owner is pending or executing. From inside work of the owner in this queue: until nothing is left but work
+  /// that waits for the same.
   @available(*, noasync, message: "Use finished(ownedBy:) instead")
   public func waitUntilFinished(ownedBy lifetime: OwnerLifetime) {
     wait(for: lifetime)
   }
 
-  /// Returns when nothing of the owner is pending or executing.
+  /// Returns when nothing of the owner is pending or executing. From inside work of the owner in this queue: when nothing is left but work
+  /// that waits for the same.
   public func finished(ownedBy lifetime: OwnerLifetime) async {
     await finished(lifetime)
   }
 
   func wait(for lifetime: OwnerLifetime?) {
-    let semaphore = DispatchSemaphore(value: 0)
+    let thread = WaitingThread()
     let worker = Worker.current.flatMap { $0.works(for: self) ? $0 : nil }
-    lock.lock()
-    prepareToWait(for: lifetime)
-    let inside = worker.map { $0.currentSlot?.lifetime }
-    state.waits.insert(.thread(semaphore), for: lifetime, inside: inside)
-    unlockAndFollowUp()
-    BlockingRegion.perform { semaphore.wait() }
+    let isInBody = worker?.isInBody ?? false
+    let isInside = worker?.isInUnfinishedWork ?? false
+    let operation = OperationTask.current?.operation  // whose task blocks this thread
+    func insert(_ state: inout QueueState) {
+      if let worker, !isInBody { state.setOutside(worker) }
+      let inside = isInside ? WaitList.Inside(lifetime: worker?.currentSlot?.lifetime, operation: worker?.operationInside) : nil
+      state.insert(.thread(thread), for: lifetime, inside: operation.flatMap { state.asWaiting($0) } ?? inside)
+    }
+    if Mutation.waiterMissesTheFinish.isOn { core.note { insert(&$0) } } else { core.mutate { state, _ in insert(&state) } }
+    BlockingRegion.perform(for: .work(of: self, ownedBy: lifetime), thread)
   }
 
   func finished(_ lifetime: OwnerLifetime?) async {
-    await withCheckedContinuation { continuation in
-      lock.lock()
-      prepareToWait(for: lifetime)
-      state.waits.insert(.task(continuation), for: lifetime, inside: nil)
-      unlockAndFollowUp()
-    }
+    let operation = OperationTask.current?.operation
+    await WaitTarget.work(of: self, ownedBy: lifetime).whileWaiting { await untilFinished(lifetime, inside: operation) }
   }
 
-  /// Workers count what they have done batch by batch. The last of an owner's work must not have to wait for that of others in the same batch.
-  private func prepareToWait(for lifetime: OwnerLifetime?) {
-    if lifetime != nil { state.takeBatchesBack() }
-    for worker in state.workers.active { state.settle(worker, isWorker: false) }
+  /// For those who have said that they wait.
+  /// - Parameter operation: the one whose task waits.
+  func untilFinished(_ lifetime: OwnerLifetime?, inside operation: OwnedOperation?) async {
+    await withCheckedContinuation { continuation in
+      core.mutate { state, _ in
+        state.insert(.task(continuation), for: lifetime, inside: operation.flatMap { state.asWaiting($0) })
+      }
+    }
   }
 
   // MARK: Settings
 
   /// While true for an owner, nothing of it starts; what executes goes on. The end of the owner takes the suspension along.
+  /// - Complexity: linear in the queue's workers and barriers.
   public func setSuspended(_ suspended: Bool, ownedBy lifetime: OwnerLifetime) {
-    lock.lock()
-    if suspended {
-      // The slot is what hears of the owner's end.
-      guard state.stages[state.stages.count - 1].slot(for: .passUnretained(lifetime), queue: self) != nil else {
-        unlockAndFollowUp()
-        return
-      }
-      state.suspendedOwners.insert(lifetime.id)
-    } else {
-      state.suspendedOwners.remove(lifetime.id)
-    }
-    state.takeBatchesBack()
-    for stage in state.stages {
-      guard let slot = stage.existingSlot(for: lifetime) else { continue }
-      slot.isSuspended = suspended
-      stage.release(slot, ownerLimit: state.ownerLimit)
-    }
-    unlockAndFollowUp()
+    core.mutate { state, _ in state.setSuspended(suspended, lifetime) }
+  }
+
+  /// Whether the owner was suspended in this queue, and has neither been resumed nor ended.
+  public func isSuspended(ownedBy lifetime: OwnerLifetime) -> Bool {
+    core.read { $0.isSuspended(lifetime) } && lifetime.isAlive
   }
 
   /// How many operations and jobs of one owner may execute at once. By default there is no limit, which reads as
   /// ``defaultMaxConcurrentOperationCount``. Other negative values are a precondition failure.
+  /// - Complexity: constant to read; to change, linear in the owners that have pending work.
   public var maxConcurrentOperationCountPerOwner: Int {
-    get {
-      let limit = lock.withLock { state.ownerLimit }
-      return limit == .max ? OperationQueue.defaultMaxConcurrentOperationCount : limit
-    }
+    get { core.read { $0.ownerLimitAsSet } }
     set {
       let limit = Self.checkedLimit(newValue)
-      lock.lock()
-      state.ownerLimit = limit
-      state.takeBatchesBack()
-      for stage in state.stages { stage.forEachSlot { stage.release($0, ownerLimit: limit) } }
-      unlockAndFollowUp()
+      core.mutate { state, _ in
+        state.ownerLimit = limit
+        state.ownerLimitAsSet = newValue
+        state.takeBatchesBack()
+        for stage in state.stages { stage.forEachSlot { stage.release($0, ownerLimit: limit) } }
+      }
     }
   }
 
   /// Whose turn it is among owners with work of equal priority. With `roundRobin`, a job of an owner without others pending
-  /// waits for at most one job of each competing owner and worker. Linear in the pending work's owners to change.
+  /// waits for at most one job of each competing owner and worker.
+  /// - Complexity: constant to read; to change, linear in the owners that have pending work.
   public var ownerFairness: OwnerFairness {
-    get { lock.withLock { state.fairness } }
+    get { core.read { $0.fairness } }
     set {
-      lock.lock()
-      state.fairness = newValue
-      state.takeBatchesBack()
-      for stage in state.stages { stage.setFairness(newValue) }
-      unlockAndFollowUp()
+      core.mutate { state, _ in
+        state.fairness = newValue
+        state.takeBatchesBack()
+        for stage in state.stages { stage.setFairness(newValue) }
+      }
     }
   }
 }
@@ -262,7 +309,3 @@ extension Duration {
     return .nanoseconds(Int(max(0, min(nanoseconds, 9.2e18))))
   }
 }
-
-/// A closure in a struct keeps its own calling convention when it is cast; bare, it would be wrapped in another for the cast, and again behind it.
-private struct TypedBody<Owner: AnyObject> { let call: @Sendable (Owner) -> Void }
-private struct ErasedBody { let call: @Sendable (AnyObject) -> Void }

@@ -2,17 +2,17 @@
 ///
 /// Guarded by the queue's lock, but for the constants. A slot is a member of its owner's lifetime and so hears of the end; the slot of
 /// work without an owner has no lifetime.
-final class OwnerSlot: LifetimeMember {
+final class OwnerSlot: LifetimeMember, HeldBackWork {
   let lifetime: OwnerLifetime?
   /// The same, for those who must not count references: the count is in a cache line that other threads want.
-  let unretainedLifetime: Unmanaged<OwnerLifetime>?
+  let unretainedLifetime: Borrowed<OwnerLifetime>?
   private let queue: QueueReference?
   /// Valid until `isRemoved`.
-  var stage: Stage { unretainedStage.takeUnretainedValue() }
-  nonisolated(unsafe) let unretainedStage: Unmanaged<Stage>  // constant; used under the lock
+  var stage: Stage { unretainedStage.object }
+  let unretainedStage: Borrowed<Stage>  // used under the lock
 
   /// Retained.
-  private typealias Lanes = (Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?, Unmanaged<Lane>?)
+  private typealias Lanes = (Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?)
 
   static let memberKind: MemberKind = MemberKindOf<OwnerSlot>()
   nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
@@ -20,12 +20,18 @@ final class OwnerSlot: LifetimeMember {
   // Guarded by the queue's lock.
   nonisolated(unsafe) private var lanes: Lanes = (nil, nil, nil, nil, nil)
   /// Pending, taken by a worker, or executing.
-  nonisolated(unsafe) var unfinished = 0
+  nonisolated(unsafe) private(set) var unfinished = 0
+  /// Counts `unfinished` of all stages while somebody waits for the owner.
+  nonisolated(unsafe) var awaited: OwnerWait?
   /// Taken by a worker or executing, asynchronous operations included.
   nonisolated(unsafe) var executing = 0
-  /// The part of `executing` that is blocked in a wait of ours, and leaves its place to others.
-  nonisolated(unsafe) var waiting = 0
+  /// The part of `executing` that has yielded its permit: it waits for work of the queue.
+  nonisolated(unsafe) var yielded = 0
+  /// The part of `yielded` whose wait is over: it goes on before anything else of the owner begins.
+  nonisolated(unsafe) var returning = 0
   nonisolated(unsafe) var isSuspended = false
+  /// Only its own bodies hold the owner; see `OwnerHold`.
+  nonisolated(unsafe) var isHeldBack = false
   nonisolated(unsafe) var hasEnded = false
 
   /// Taken out of its stage, which may be gone: a call that was on its way finds nothing left to do.
@@ -33,38 +39,47 @@ final class OwnerSlot: LifetimeMember {
 
   init(lifetime: OwnerLifetime?, stage: Stage, queue: QueueReference?, isSuspended: Bool) {
     self.lifetime = lifetime
-    unretainedLifetime = lifetime.map(Unmanaged.passUnretained)
-    unretainedStage = .passUnretained(stage)
+    unretainedLifetime = lifetime.map { Borrowed($0) }
+    unretainedStage = Borrowed(stage)
     self.queue = queue
     self.isSuspended = isSuspended
   }
 
   deinit {
-    for level in 0..<Stage.levelCount { unretainedLanes(level)?.release() }
+    for level in 0..<Stage.levelCount { if let lane = unretainedLanes(level) { Retained(adopting: lane).release() } }
   }
 
   /// Whether the owner may still have work started. Asked after the work is claimed: this load decides.
-  var mayStart: Bool { unretainedLifetime?._withUnsafeGuaranteedRef { $0.isAlive } ?? true }
+  var mayStart: Bool { unretainedLifetime?.with { $0.isAlive } ?? true || Mutation.jobSkipsTheLifetime.isOn }
 
   /// Whether the owner's turn has to wait.
   @inline(__always)
-  func isHeld(_ ownerLimit: Int) -> Bool { isSuspended || executing - waiting >= ownerLimit }
+  func isHeld(_ ownerLimit: Int) -> Bool {
+    isSuspended || isHeldBack || ownerLimit != .max && (executing - yielded >= ownerLimit || returning > 0)
+  }
+
+  @inline(__always)
+  func changeUnfinished(by count: Int) {
+    unfinished += count
+    guard let awaited else { return }
+    if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
+  }
 
   /// Nothing refers to the slot or its lanes.
   var isIdle: Bool {
     unfinished == 0 && executing == 0 && (0..<Stage.levelCount).allSatisfy { lane(at: $0)?.work.count ?? 0 == 0 }
   }
 
-  func lane(at level: Int) -> Lane? { unretainedLanes(level)?.takeUnretainedValue() }
+  func lane(at level: Int) -> Lane? { unretainedLanes(level)?.object }
 
-  func makeLane(at level: Int) -> Lane { unretainedLane(at: level).takeUnretainedValue() }
+  func makeLane(at level: Int) -> Lane { unretainedLane(at: level).object }
 
   /// The same, for those who must not count references.
   @inline(__always)
-  func unretainedLane(at level: Int) -> Unmanaged<Lane> { unretainedLanes(level) ?? addLane(at: level) }
+  func unretainedLane(at level: Int) -> Borrowed<Lane> { unretainedLanes(level) ?? addLane(at: level) }
 
   @inline(__always)
-  private func unretainedLanes(_ level: Int) -> Unmanaged<Lane>? {
+  private func unretainedLanes(_ level: Int) -> Borrowed<Lane>? {
     switch level {
     case 0: lanes.0
     case 1: lanes.1
@@ -74,8 +89,8 @@ final class OwnerSlot: LifetimeMember {
     }
   }
 
-  private func addLane(at level: Int) -> Unmanaged<Lane> {
-    let lane = Unmanaged.passRetained(Lane(slot: self))
+  private func addLane(at level: Int) -> Borrowed<Lane> {
+    let lane = Retained(Lane(slot: self)).borrowed
     switch level {
     case 0: lanes.0 = lane
     case 1: lanes.1 = lane
@@ -91,6 +106,10 @@ final class OwnerSlot: LifetimeMember {
     for level in 0..<Stage.levelCount { lane(at: level)?.work.leaveBorrowedChunks() }
   }
 
+  func ownerWasDecided() {
+    queue?.queue?.goOn(with: self)
+  }
+
   func lifetimeDidEnd() {
     queue?.queue?.ownerDidEnd(self)
   }
@@ -98,22 +117,24 @@ final class OwnerSlot: LifetimeMember {
 
 /// Slots that have been taken out of their stages and have yet to leave their lifetimes. Guarded by the queue's lock.
 ///
-/// To leave may mean to let go of the last reference to a lifetime, or to other pending work of the owner, whose hooks and deinits are the user's code. So
-/// it is done after unlocking.
+/// To leave may mean to let go of the last reference to a lifetime, or to other pending work of the owner, whose hooks and deinits are the
+/// user's code. So it is done after unlocking, in the background.
 final class SlotDepartures {
   /// The lock makes its accesses exclusive.
   @exclusivity(unchecked) var slots: [OwnerSlot] = []
 
-  static func complete(_ slots: [OwnerSlot]) {
-    for slot in slots { slot.lifetime?.leave(slot) }
+  static func complete(_ slots: consuming [OwnerSlot]) {
+    guard !slots.isEmpty else { return }
+    for slot in copy slots { slot.lifetime?.leave(slot) }
+    DeferredReleases.add(contentsOf: slots)
   }
 }
 
 /// The pending work of one owner at one priority, in order. Guarded by the queue's lock.
 final class Lane {
   /// The slot keeps its lanes. A lane that outlives it, in a ready ring, has no work left and doesn't look.
-  let unretainedSlot: Unmanaged<OwnerSlot>
-  var slot: OwnerSlot { unretainedSlot.takeUnretainedValue() }
+  let unretainedSlot: Borrowed<OwnerSlot>
+  var slot: OwnerSlot { unretainedSlot.object }
   /// The lock makes its accesses exclusive.
   @exclusivity(unchecked) var work = WorkList()
   /// Tickets in the ready ring whose work has been cancelled. They come up before those of younger work.
@@ -124,109 +145,6 @@ final class Lane {
   var isInRing = false
 
   init(slot: OwnerSlot) {
-    unretainedSlot = .passUnretained(slot)
-  }
-}
-
-/// Finds the slot of a lifetime. Open addressing by the lifetime's address, which costs a few nanoseconds where `Dictionary` hashes for
-/// tens. Guarded by the queue's lock.
-struct SlotTable: ~Copyable {
-  private var keys: UnsafeMutablePointer<UInt>
-  private var slots: UnsafeMutablePointer<OwnerSlot?>
-  private var capacity: Int
-  private(set) var count = 0
-
-  private static let smallest = 8
-
-  init() {
-    capacity = Self.smallest
-    keys = .allocate(capacity: capacity)
-    keys.initialize(repeating: 0, count: capacity)
-    slots = .allocate(capacity: capacity)
-    slots.initialize(repeating: nil, count: capacity)
-  }
-
-  deinit {
-    keys.deallocate()
-    slots.deinitialize(count: capacity)
-    slots.deallocate()
-  }
-
-  private func key(_ lifetime: OwnerLifetime) -> UInt { UInt(bitPattern: Unmanaged.passUnretained(lifetime).toOpaque()) }
-
-  /// Fibonacci hashing: the high bits of the product are well mixed.
-  private func home(_ key: UInt) -> Int {
-    Int((key >> 4 &* 0x9E37_79B9_7F4A_7C15) >> UInt(UInt.bitWidth - capacity.trailingZeroBitCount))
-  }
-
-  subscript(lifetime: OwnerLifetime) -> OwnerSlot? {
-    let key = key(lifetime)
-    var index = home(key)
-    while keys[index] != 0 {
-      if keys[index] == key { return slots[index] }
-      index = (index + 1) & (capacity - 1)
-    }
-    return nil
-  }
-
-  mutating func insert(_ slot: OwnerSlot, for lifetime: OwnerLifetime) {
-    if (count + 1) * 2 > capacity { resize(to: capacity * 2) }
-    place(slot, key(lifetime))
-    count += 1
-  }
-
-  private mutating func place(_ slot: OwnerSlot?, _ key: UInt) {
-    var index = home(key)
-    while keys[index] != 0 { index = (index + 1) & (capacity - 1) }
-    keys[index] = key
-    slots[index] = slot
-  }
-
-  mutating func remove(_ lifetime: OwnerLifetime) {
-    let key = key(lifetime)
-    var index = home(key)
-    while keys[index] != key {
-      guard keys[index] != 0 else { return }
-      index = (index + 1) & (capacity - 1)
-    }
-    keys[index] = 0
-    slots[index] = nil
-    count -= 1
-    // Those behind may have been pushed along by the one that went.
-    var next = (index + 1) & (capacity - 1)
-    while keys[next] != 0 {
-      let moved = keys[next]
-      let slot = slots[next]
-      keys[next] = 0
-      slots[next] = nil
-      place(slot, moved)
-      next = (next + 1) & (capacity - 1)
-    }
-    if capacity > Self.smallest, count * 8 < capacity { resize(to: capacity / 2) }
-  }
-
-  private mutating func resize(to newCapacity: Int) {
-    let (oldKeys, oldSlots, oldCapacity) = (keys, slots, capacity)
-    capacity = newCapacity
-    keys = .allocate(capacity: capacity)
-    keys.initialize(repeating: 0, count: capacity)
-    slots = .allocate(capacity: capacity)
-    slots.initialize(repeating: nil, count: capacity)
-    for index in 0..<oldCapacity where oldKeys[index] != 0 { place(oldSlots[index], oldKeys[index]) }
-    oldKeys.deallocate()
-    oldSlots.deinitialize(count: oldCapacity)
-    oldSlots.deallocate()
-  }
-
-  func forEach(_ body: (OwnerSlot) -> Void) {
-    for index in 0..<capacity {
-      if let slot = slots[index] { body(slot) }
-    }
-  }
-
-  func filter(_ isIncluded: (OwnerSlot) -> Bool) -> [OwnerSlot] {
-    var included: [OwnerSlot] = []
-    forEach { if isIncluded($0) { included.append($0) } }
-    return included
+    unretainedSlot = Borrowed(slot)
   }
 }

@@ -1,12 +1,13 @@
 import Synchronization
 
-/// What a worker looks at after each record, without the queue's lock: which levels have ready work, and whether the queue wants its attention.
+/// What a worker looks at after each record, without the queue's lock: which levels have ready work, and whether the queue wants its
+/// attention.
 ///
-/// Written under the lock, and only when it changes. It stands alone in its cache lines, so that workers keep their copy of it while others add work.
-/// A hint (relaxed): what it leads to is decided under the lock.
+/// Written under the lock, and only when it changes. It stands alone in its cache lines, so that workers keep their copy of it while others
+/// add work. A hint (relaxed): what it leads to is decided under the lock.
 ///
 /// The queue owns the memory. A worker has a copy of the pointer, and runs only while the queue is there.
-struct QueueHint: @unchecked Sendable {  // the memory holds one atomic word
+struct QueueHint: Sendable {
   struct Flags: OptionSet {
     let rawValue: UInt32
 
@@ -19,40 +20,40 @@ struct QueueHint: @unchecked Sendable {  // the memory holds one atomic word
 
     /// The levels with ready work: a bit for each, the lowest is the highest priority.
     static func ready(_ levels: UInt32) -> Flags { Flags(rawValue: levels) }
-    @inline(__always)
+    @inline(__always)  // after each record
     static func above(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level) - 1) }
-    @inline(__always)
+    @inline(__always)  // after each record
     static func level(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level)) }
   }
 
-  private let word: UnsafeMutablePointer<Atomic<UInt32>>
+  private let word: BorrowedStorage<Atomic<UInt32>>
 
   /// Two lines of 64 bytes: processors fetch them in pairs.
   private static let size = 128
 
   init() {
     let memory = UnsafeMutableRawPointer.allocate(byteCount: Self.size, alignment: Self.size)
-    word = memory.bindMemory(to: Atomic<UInt32>.self, capacity: 1)
-    word.initialize(to: Atomic(0))
+    word = BorrowedStorage(memory.bindMemory(to: Atomic<UInt32>.self, capacity: 1))
+    word.start.initialize(to: Atomic(0))
   }
 
-  func deallocate() { UnsafeMutableRawPointer(word).deallocate() }
+  func deallocate() { UnsafeMutableRawPointer(word.start).deallocate() }
 
   /// Setting it to what it is writes nothing.
-  @inline(__always)
+  @inline(__always)  // after each record
   var flags: Flags {
-    get { Flags(rawValue: word.pointee.load(ordering: .relaxed)) }
+    get { Flags(rawValue: word[0].load(ordering: .relaxed)) }
     nonmutating set {
-      if word.pointee.load(ordering: .relaxed) != newValue.rawValue { word.pointee.store(newValue.rawValue, ordering: .relaxed) }
+      if word[0].load(ordering: .relaxed) != newValue.rawValue { word[0].store(newValue.rawValue, ordering: .relaxed) }
     }
   }
 
   /// Whether a worker with a batch of this level had better look at the queue before it begins its next record.
-  @inline(__always)
+  @inline(__always)  // after each record
   func wantsAttention(at level: Int) -> Bool { !flags.isDisjoint(with: [.interrupt, .above(level)]) }
 
   /// Whether a worker that has run a graph's node of this level may run one that follows without a look at the queue.
-  @inline(__always)
+  @inline(__always)  // after each record
   func mayGoOn(at level: Int) -> Bool { flags.isDisjoint(with: [.interrupt, .chainsYield, .above(level)]) }
 
   func hasReadyWork(at level: Int) -> Bool { flags.contains(.level(level)) }

@@ -13,16 +13,18 @@ extension QueueState {
   private static let mostWorkers = 192
   private static let mostUnlimitedWorkers = 64
 
-  /// Whether the ready work is worth another worker, or will sooner be done by one who is awake and looks again when it has finished its batch.
+  /// Whether the ready work is worth another worker, or will sooner be done by one who is awake and looks again when it has finished its
+  /// batch.
   private var isWorthWorker: Bool {
     if workers.activeCount - waiting - stuck <= 0 { return true }
-    return UInt64(firstStage._withUnsafeGuaranteedRef { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
+    return UInt64(firstStage.with { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
   }
 
-  /// Whether records take so long that more workers had better set out before those on their way have looked: then each record is worth a wake-up.
+  /// Whether records take so long that more workers had better set out before those on their way have looked: then each record is worth a
+  /// wake-up.
   private var isWorthWaking: Bool {
     recordTime >= Self.leastTimeForWorker && recordTime != Self.unknownTime
-      && firstStage._withUnsafeGuaranteedRef { $0.readyCount } > arriving
+      && firstStage.with { $0.readyCount } > arriving
   }
 
   /// One measurement more. What takes longer is believed at once, what takes less bit by bit.
@@ -31,17 +33,11 @@ extension QueueState {
     recordTime = recordTime == Self.unknownTime ? time : max(time, (recordTime * 3 + time) / 4)
   }
 
-  /// Whether one more than `others` workers may take work.
-  func hasSlot(beside others: Int) -> Bool {
-    if limit != .max, others - waiting + detached >= limit { return false }
-    return others - waiting - stuck < Self.processors
-  }
-
   // MARK: Sending for workers
 
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
   mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
-    guard returning.isEmpty, hasWork else { return nil }
+    guard hasWork, !returnsComeFirst else { return nil }
     if arriving > 0 {
       endHandover()
       guard arriving == 0 || isWorthWaking else { return nil }
@@ -52,7 +48,7 @@ extension QueueState {
       return nil
     }
     let most = limit == .max ? Self.mostUnlimitedWorkers : Self.mostWorkers
-    guard hasSlot(beside: workers.activeCount), workers.activeCount - waiting < most else {
+    guard maySend, workers.activeCount - waiting < most else {
       monitor(queue)
       return nil
     }
@@ -82,9 +78,14 @@ extension QueueState {
     handover = nil
   }
 
-  mutating func leave(_ worker: Worker) {
+  /// - Returns: whether no other worker is active.
+  @discardableResult
+  mutating func leave(_ worker: Worker) -> Bool {
     setStuck(worker, false)
     workers.leave(worker, isKept: worker.make == workerMake)
+    let isLast = workers.activeCount == 0
+    if isLast { extraWorkers = 0 }
+    return isLast
   }
 
   /// What workers are made from has changed.
@@ -98,26 +99,27 @@ extension QueueState {
   /// Whether a job that is added now has nobody before it, and nobody to run it.
   @inline(__always)
   var isIdle: Bool {
-    workers.activeCount == 0 && !isSuspended && limit - detached > 0 && firstStage.toOpaque() == lastStage.toOpaque()
-      && firstStage._withUnsafeGuaranteedRef { $0.readyLevels == 0 }
+    workers.activeCount == 0 && !isSuspended && limit - detached > 0 && firstStage.address == lastStage.address
+      && firstStage.with { $0.readyLevels == 0 }
   }
 
-  /// Gives a job to a worker, which is to be dispatched after unlocking and to run it when it arrives, without asking the queue. Only if the queue is idle.
+  /// Gives a job to a worker, which is to be dispatched after unlocking and to run it when it arrives, without asking the queue. Only if
+  /// the queue is idle.
   @inline(__always)
-  mutating func handOver(_ work: consuming Work, of slot: Unmanaged<OwnerSlot>, level: Int, _ queue: OwnerScopedQueue) -> Worker {
+  mutating func handOver(_ work: consuming Work, of slot: Borrowed<OwnerSlot>, level: Int, _ queue: OwnerScopedQueue) -> Worker {
     let worker = sendWorker(queue)
-    let lane = firstStage._withUnsafeGuaranteedRef { $0.addTaken(of: slot, level: level) }
+    let lane = firstStage.with { $0.addTaken(of: slot, level: level) }
     worker.takesOne = takesOne
     worker.batch.fill(work, of: lane)
     worker.batch.publish(level: level)
-    worker.serial += 1
-    handover = .passUnretained(worker)
+    worker.serial = nextSerial()
+    handover = Borrowed(worker)
     return worker
   }
 
   /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
   private mutating func endHandover() {
-    guard let worker = handover?.takeUnretainedValue() else { return }
+    guard let worker = handover?.object else { return }
     handover = nil
     takeBatchBack(from: worker)
     if worker.batch.count > 0 { arrive(worker) }
@@ -137,19 +139,5 @@ extension QueueState {
     guard worker.isStuck != isStuck else { return }
     worker.isStuck = isStuck
     stuck += isStuck ? 1 : -1
-  }
-
-  /// Whether a worker whose wait is over may go on. Work that has begun goes on under any limit, if need be alone.
-  var mayReturn: Bool { limit == .max || workers.activeCount - waiting + detached < max(1, limit) }
-
-  /// Those who may go on, to be woken after unlocking.
-  mutating func admitReturning() -> [DispatchSemaphore] {
-    var admitted = 0
-    while admitted < returning.count, mayReturn {
-      waiting -= 1
-      admitted += 1
-    }
-    defer { returning.removeFirst(admitted) }
-    return Array(returning.prefix(admitted))
   }
 }

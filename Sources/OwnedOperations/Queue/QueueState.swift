@@ -6,23 +6,23 @@ import Foundation
 ///
 /// Who decides that a piece of work starts: a worker, in four steps. It takes the record out of the ready lists (under the lock), begins it
 /// (`WorkBatch`, an atomic compare and exchange), asks the owner's lifetime whether it is alive (an acquiring load), and runs
-/// it. Cancelling and an owner's end take records out of the ready lists (under the lock) or out of the batch (the same compare and exchange), so each
-/// record is either begun by one worker or taken away by one canceller. The load of the lifetime after that is the single decision of the
-/// guarantee "no start after the end"; for operations, `start()` makes the same decision in their own state word.
+/// it. Cancelling and an owner's end take records out of the ready lists (under the lock) or out of the batch (the same compare and
+/// exchange), so each record is either begun by one worker or taken away by one canceller. The load of the lifetime after that is the
+/// single decision of the guarantee "no start after the end"; for operations, `start()` makes the same decision in their own state word.
 ///
-/// Who makes workers: whoever adds work asks, under the same hold of the lock, whether a worker is due (`workerToDispatch`), and dispatches it after unlocking.
-/// One is due if there is ready work, a slot for it, and no worker on its way that has not looked yet (or, where records take longer than a worker's way, more records than such workers); a worker that arrives and leaves ready work behind
-/// asks again. A worker leaves in the same hold of the lock in which it found nothing to take. So ready work always has a worker that is
-/// awake or on its way, and no wake-up is lost.
+/// Who makes workers: whoever adds work asks, under the same hold of the lock, whether a worker is due (`workerToDispatch`), and dispatches
+/// it after unlocking. One is due if there is ready work, a slot for it, and no worker on its way that has not looked yet (or, where
+/// records take longer than a worker's way, more records than such workers); a worker that arrives and leaves ready work behind asks again.
+/// A worker leaves in the same hold of the lock in which it found nothing to take. So ready work always has a worker that is awake or on
+/// its way, and no wake-up is lost.
 ///
-/// Handover: a job that is added to an idle queue (no worker, nothing ready) doesn't go through the ready lists, but into the batch of the worker that is sent for, which begins it when it
-/// arrives without having taken the lock. Until then that worker counts as on its way, and whoever finds more ready work takes the batch back first (`endHandover`). Who wins
-/// the batch's cursor decides: if the record had begun, the worker has arrived, and another may be due; if not, it is ready work again, in its place by
-/// priority and order, and the worker finds its batch empty and looks here. So a handed job waits for nothing and holds up nobody.
+/// Handover: a job that is added to an idle queue (no worker, nothing ready) doesn't go through the ready lists, but into the batch of the
+/// worker that is sent for, which begins it when it arrives without having taken the lock. Until then that worker counts as on its way, and
+/// whoever finds more ready work takes the batch back first (`endHandover`). Who wins the batch's cursor decides: if the record had begun,
+/// the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order, and the worker finds
+/// its batch empty and looks here. So a handed job waits for nothing and holds up nobody.
 ///
-/// Slots: an explicit limit counts workers that are not blocked in a wait of ours, and asynchronous operations. Without a limit there is a slot per processor, and one more for each worker
-/// that is blocked in a wait of ours or that the monitor found not to be using its processor. There is no end to workers that are blocked in a wait of ours: what they wait for
-/// may be in this queue, behind any number of others that wait. Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of them.
+/// Permits: who may run. All decisions are in `QueueState+Permits`.
 ///
 /// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
 /// have a deinit of the user's, so records are released after unlocking.
@@ -30,8 +30,8 @@ struct QueueState: ~Copyable {
   // First what every addition touches, so that it shares a few cache lines.
 
   /// The first and the last of `stages`, for those who must not count references.
-  private(set) var firstStage: Unmanaged<Stage>
-  private(set) var lastStage: Unmanaged<Stage>
+  private(set) var firstStage: Borrowed<Stage>
+  private(set) var lastStage: Borrowed<Stage>
   /// `Int.max` without a limit.
   var limit: Int
   var ownerLimit = Int.max
@@ -39,9 +39,11 @@ struct QueueState: ~Copyable {
   /// Those of the active workers that have not looked for work yet.
   var arriving = 0
   /// The worker that was given work before it was dispatched, until it takes the lock.
-  var handover: Unmanaged<Worker>?
-  /// Active, and blocked in a wait that we know of.
+  var handover: Borrowed<Worker>?
+  /// Active, and blocked in a wait that we know of: their processor is free.
   var waiting = 0
+  /// Active, and without a permit until they come back: see `QueueState+Permits`.
+  var yielded = 0
   /// Active, and found by the monitor not to be using its processor.
   var stuck = 0
   /// Asynchronous operations that execute without a worker.
@@ -58,11 +60,12 @@ struct QueueState: ~Copyable {
   var statistics = OwnerScopedQueue.Statistics()
 
   /// Never empty. Work is taken from the first and added to the last.
-  private(set) var stages: ContiguousArray<Stage>
+  private(set) var stages: StageList
   var pool = ChunkPool()
-  /// Of `waiting`, those whose wait is over and who need a slot to go on, in order: the queue would have them exceed its limit otherwise, and a serial queue
-  /// would not be serial.
-  var returning: [DispatchSemaphore] = []
+  /// Of `yielded`, those whose wait is over and who need a permit to go on.
+  var returning = ReturningList()
+  /// Of the asynchronous operations whose tasks wait for work of the queue, or have waited, and that have not finished.
+  var taskPermits: [ObjectIdentifier: TaskPermit] = [:]
   /// What is to be released after unlocking.
   var garbage: [TakenWork] = []
   let departures = SlotDepartures()
@@ -74,22 +77,34 @@ struct QueueState: ~Copyable {
   var suspendedOwners: Set<OwnerID> = []
   var unfinishedBarriers = 0
   /// Operations whose own `isReady` holds them back.
-  var watched: [OwnedOperation] = []
-  var isExaminationScheduled = false
+  var watched = WatchedOperations()
   /// When to look for changed priorities of plain operations again, in nanoseconds.
   var nextLookAtPriorities: UInt64 = 0
+  /// The two limits as they were set, to be read back.
+  var limitAsSet = OperationQueue.defaultMaxConcurrentOperationCount
+  var ownerLimitAsSet = OperationQueue.defaultMaxConcurrentOperationCount
   var name: String
   var qualityOfService: QualityOfService
   var progress: Progress?
   var underlyingQueue: DispatchQueue?
-  var facade: OperationQueueFacade?
-  /// Counts changes of what workers are made from; a worker of an older make is not used again.
+  /// For slots, which may outlive the queue.
+  var reference: QueueReference?
+  var facade = FacadeReference()
+  /// Made when the first is needed.
+  var jobErrors: JobErrors?
+  /// Counts changes of what workers are made from; a worker of an older make takes no more work.
   var workerMake = 0
+  /// Counts batches, so that the order in which they were taken can be told.
+  private var lastSerial: UInt64 = 0
+  /// Workers beyond the processors, because nothing has finished for long; see `WorkerMonitor`.
+  var extraWorkers = 0
+  /// How many looks of the monitor in a row have found nothing that moved.
+  var quietLooks = 0
 
   init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
     let stage = Stage(fairness: .firstComeFirstServed, departures: departures)
-    stages = [stage]
-    firstStage = .passUnretained(stage)
+    stages = StageList(stage)
+    firstStage = Borrowed(stage)
     lastStage = firstStage
     self.name = name
     self.limit = limit
@@ -97,24 +112,69 @@ struct QueueState: ~Copyable {
     self.underlyingQueue = underlyingQueue
   }
 
-  /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active than the limit allows by now.
+  /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active
+  /// than the limit allows by now.
   var chainsYield: Bool {
-    !suspendedOwners.isEmpty || fairness == .roundRobin || limit != .max && workers.activeCount - waiting + detached > limit
+    !suspendedOwners.isEmpty || fairness == .roundRobin || limit != .max && holders > limit
   }
 
   var hasWork: Bool {
     guard !isSuspended else { return false }
-    return firstStage._withUnsafeGuaranteedRef { $0.readyLevels } != 0 || isBarrierDue
+    return firstStage.with { $0.readyLevels } != 0 || isBarrierDue
   }
 
   var isBarrierDue: Bool {
-    !isBarrierRunning && firstStage._withUnsafeGuaranteedRef { $0.isClosed && $0.unfinished == 0 && $0.executing == 0 }
+    !isBarrierRunning && firstStage.with { $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) }
+  }
+
+  // MARK: Adding
+
+  enum Addition {
+    case taken
+    /// Only its own bodies hold the owner.
+    case takenForHeldBackOwner
+    /// The owner has ended. The work is released with this, not under the lock.
+    case refused(Work)
+  }
+
+  /// Adds a job behind everything of its priority; or, if the queue is idle, gives it to a worker.
+  @inline(__always)
+  mutating func add(
+    _ work: consuming Work, _ lifetime: Borrowed<OwnerLifetime>?, level: Int, _ queue: OwnerScopedQueue, _ followUp: inout FollowUp
+  ) -> Addition {
+    guard let slot = slot(for: lifetime) else { return .refused(work) }
+    guard isIdle, !slot.with({ $0.isHeld(ownerLimit) }) else { return add(work, to: slot, level: level) }
+    statistics.enqueued += 1
+    unfinished += 1
+    followUp.worker = handOver(work, of: slot, level: level, queue)
+    return .taken
+  }
+
+  @inline(__always)
+  mutating func add(_ work: consuming Work, to slot: Borrowed<OwnerSlot>, level: Int) -> Addition {
+    statistics.enqueued += 1
+    unfinished += 1
+    lastStage.with { $0.add(to: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
+    return slot.with { $0.isHeldBack } ? .takenForHeldBackOwner : .taken
+  }
+
+  /// Where the owner's work goes that is added now; nil if the owner has ended.
+  @inline(__always)
+  func slot(for lifetime: Borrowed<OwnerLifetime>?) -> Borrowed<OwnerSlot>? {
+    lastStage.with { stage in stage.slot(for: lifetime) { makeSlot($0, in: stage) } }
+  }
+
+  private func makeSlot(_ lifetime: OwnerLifetime, in stage: Stage) -> OwnerSlot {
+    let slot = OwnerSlot(lifetime: lifetime, stage: stage, queue: reference, isSuspended: isSuspended(lifetime))
+    slot.awaited = waits[lifetime]
+    return slot
   }
 
   // MARK: Taking
 
-  /// With a limit of several, no worker takes work in advance: were it then to block, younger work could take all the slots that are left, and wait for that older work in vain.
-  /// (With a limit of one nobody else takes work; without a limit, what was taken in advance gets a slot of its own in the end.)
+  /// With a limit of several, no worker takes work in advance: were it then to block, younger work could take all the slots that are left,
+  /// and wait for that older work in vain. (With a limit of one nobody else takes work; without a limit, what was taken in advance gets a
+  /// slot of its own in the end.)
   private var keepsOrder: Bool { limit != .max && limit > 1 }
 
   /// Whether workers take one record at a time by rule.
@@ -122,9 +182,9 @@ struct QueueState: ~Copyable {
 
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
   mutating func take(for worker: Worker, _ queue: OwnerScopedQueue) -> Bool {
-    guard !isSuspended, returning.isEmpty, hasSlot(beside: workers.activeCount - 1) else { return false }
+    guard !isSuspended, worker.make == workerMake, mayTake else { return false }
     while true {
-      let level = firstStage._withUnsafeGuaranteedRef { stage -> Int? in
+      let level = firstStage.with { stage -> Int? in
         guard stage.readyLevels != 0 else { return nil }
         worker.takesOne = takesOne
         let most = worker.takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
@@ -132,7 +192,7 @@ struct QueueState: ~Copyable {
       }
       if let level {
         worker.batch.publish(level: level)
-        worker.serial += 1
+        worker.serial = nextSerial()
         if worker.batch.count > 1 || !runs.isEmpty { monitor(queue) }
         return true
       }
@@ -141,7 +201,7 @@ struct QueueState: ~Copyable {
         stages[0].barrier = nil
         isBarrierRunning = true
         worker.barrier = barrier
-        worker.serial += 1
+        worker.serial = nextSerial()
         return true
       }
       advance()
@@ -153,13 +213,13 @@ struct QueueState: ~Copyable {
     isBarrierRunning = false
     if stages.count == 1 { appendStage() }
     garbage += stages.removeFirst().removeAllSlots()
-    firstStage = .passUnretained(stages[0])
+    firstStage = Borrowed(stages[0])
   }
 
   mutating func appendStage() {
     let stage = Stage(fairness: fairness, departures: departures)
     stages.append(stage)
-    lastStage = .passUnretained(stage)
+    lastStage = Borrowed(stage)
   }
 
   /// After barriers were cancelled: a barrier in the middle that is gone no longer separates anything, but stays until its turn.
@@ -167,20 +227,105 @@ struct QueueState: ~Copyable {
     while stages.count > 1, stages[0].barrier == nil, isBarrierDue { advance() }
   }
 
+  mutating func nextSerial() -> UInt64 {
+    lastSerial += 1
+    return lastSerial
+  }
+
+  // MARK: Suspending owners
+
+  func isSuspended(_ lifetime: OwnerLifetime) -> Bool { !suspendedOwners.isEmpty && suspendedOwners.contains(lifetime.id) }
+
+  mutating func setSuspended(_ suspended: Bool, _ lifetime: OwnerLifetime) {
+    if suspended {
+      // The slot is what hears of the owner's end.
+      guard slot(for: Borrowed(lifetime)) != nil else { return }
+      suspendedOwners.insert(lifetime.id)
+    } else {
+      suspendedOwners.remove(lifetime.id)
+    }
+    takeBatchesBack()
+    for stage in stages {
+      guard let slot = stage.existingSlot(for: lifetime) else { continue }
+      slot.isSuspended = suspended
+      stage.release(slot, ownerLimit: ownerLimit)
+    }
+  }
+
+  // MARK: A worker's way
+
+  /// What a worker has done since it looked last.
+  enum LastStep {
+    case nothing, records, barrier
+  }
+
+  /// What a worker is to do next.
+  enum NextStep {
+    /// It has been given records, or a barrier.
+    case run
+    /// What it had to release comes first.
+    case lookAgain
+    /// Others want to use this underlying queue, too: it is to be dispatched again.
+    case letOthersRun
+    case leave(isLast: Bool)
+    /// Only for `Mutation.leavesInASecondHold`.
+    case leaveLater
+  }
+
+  /// Counts what the worker has run, and says what it does next.
+  mutating func nextStep(of worker: Worker, after last: LastStep, isTimeUp: Bool, _ queue: OwnerScopedQueue) -> NextStep {
+    if last != .nothing { settle(worker, after: last) }
+    // Also after a look at which there was nothing but releases: they may have blocked.
+    comeBack(worker)
+    arrive(worker)
+    if isTimeUp, hasWork {
+      worker.endDrain()
+      setArriving(worker)
+      return .letOthersRun
+    }
+    if take(for: worker, queue) { return .run }
+    if hasReleases { return .lookAgain }
+    worker.endDrain()
+    if Mutation.leavesInASecondHold.isOn { return .leaveLater }
+    return .leave(isLast: leave(worker))
+  }
+
+  private mutating func settle(_ worker: Worker, after last: LastStep) {
+    takeBatchBack(from: worker)
+    settleBatch(of: worker)
+    if let time = worker.lastRecordTime { measured(time) }
+    if last == .barrier { finishBarrier() }
+  }
+
+  private mutating func finishBarrier() {
+    statistics.started += 1
+    statistics.succeeded += 1
+    unfinishedBarriers -= 1
+    unfinished -= 1
+    advance()
+  }
+
   // MARK: Finishing
 
+  /// For the worker between batches: counts all that it has begun.
+  mutating func settleBatch(of worker: Worker) {
+    worker.batch.giveBackChunk(pool: &pool)
+    settle(worker, includingCurrent: true)
+    worker.batch.empty()
+  }
+
   /// Counts what the worker has finished.
-  mutating func settle(_ worker: Worker, isWorker: Bool) {
+  /// - Parameter includingCurrent: whether the record that it began last is over.
+  mutating func settle(_ worker: Worker, includingCurrent: Bool) {
     var finished = 0
     var skipped = 0
-    if isWorker { worker.batch.giveBackChunk(pool: &pool) }
-    worker.batch.settle(isWorker: isWorker) { lane, tally in
+    worker.batch.settle(includingCurrent: includingCurrent) { lane, tally in
       let over = tally.counted + tally.nodes
       statistics.count(tally)
       finished += over
       skipped += tally.skipped
-      lane.unretainedSlot._withUnsafeGuaranteedRef { slot in
-        slot.unretainedStage._withUnsafeGuaranteedRef {
+      lane.unretainedSlot.with { slot in
+        slot.unretainedStage.with {
           $0.finish(slot, count: over)
           $0.changeExecuting(slot, by: -tally.records)
         }
@@ -206,9 +351,20 @@ struct QueueState: ~Copyable {
     if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count - withoutRunning) }
   }
 
-  /// Takes back what workers have not begun: from now on it starts under the rules as they are now.
+  /// For those who want to know what is over now.
+  mutating func settleAll() {
+    for worker in workers.active { settle(worker, includingCurrent: worker.isOutside) }
+  }
+
+  /// Takes back what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
+  /// the oldest is in front again.
   mutating func takeBatchesBack() {
-    for worker in workers.active where worker.batch.hasRest { takeBatchBack(from: worker) }
+    let holders = workers.active.filter { $0.batch.hasRest }
+    guard holders.count > 1 else {
+      if let holder = holders.first { takeBatchBack(from: holder) }
+      return
+    }
+    for worker in holders.sorted(by: { $0.serial > $1.serial }) { takeBatchBack(from: worker) }
   }
 
   /// See `Stage.noteDead`.
@@ -237,7 +393,8 @@ struct QueueState: ~Copyable {
 
   /// Counts jobs taken out with `takePending` as cancelled.
   mutating func countCancelled(_ jobs: Int, of slot: OwnerSlot, forEndedOwner: Bool) {
-    for _ in 0..<jobs { slot.stage.finish(slot) }
+    // Without jobs to count, the stage may be gone.
+    if jobs > 0 { slot.stage.finish(slot, count: jobs) }
     statistics.cancelled += jobs
     if forEndedOwner { statistics.skippedForEndedOwners += jobs }
     finish(jobs, withoutRunning: jobs)
@@ -248,31 +405,98 @@ struct QueueState: ~Copyable {
   @inline(__always)
   var hasReleases: Bool { !garbage.isEmpty || !departures.slots.isEmpty }
 
+  /// What is to be cancelled together.
+  struct Cancelled {
+    var taken: [(OwnerSlot, [TakenWork])] = []
+    var barriers: [@Sendable () -> Void] = []
+    var operations: [OwnedOperation] = []
+    var runs: [GraphRun] = []
+  }
+
+  /// Takes out what the owner has pending.
+  mutating func takeAll(of lifetime: OwnerLifetime) -> Cancelled {
+    var all = Cancelled(operations: operations.operations(ownedBy: lifetime), runs: Array(runs.values))
+    for stage in stages {
+      guard let slot = stage.existingSlot(for: lifetime) else { continue }
+      all.taken.append((slot, takePending(of: slot)))
+    }
+    operations.forgetRecords(in: all.taken.map(\.0))
+    return all
+  }
+
+  /// Takes out everything that is pending.
+  mutating func takeAll() -> Cancelled {
+    takeBatchesBack()
+    var all = Cancelled(operations: operations.operations, runs: Array(runs.values))
+    for stage in stages {
+      stage.forEachSlot { slot in
+        // Without an owner are steps of tasks, which must not get lost, and operations, which see to themselves.
+        guard slot.lifetime != nil else { return }
+        let work = stage.takeAll(of: slot)
+        if !work.isEmpty { all.taken.append((slot, work)) }
+      }
+      guard let barrier = stage.barrier else { continue }
+      stage.barrier = nil
+      all.barriers.append(barrier)
+      unfinishedBarriers -= 1
+      unfinished -= 1
+      statistics.cancelled += 1
+    }
+    operations.forgetRecords(in: all.taken.map(\.0))
+    dropClosedStages()
+    return all
+  }
+
+  /// - Returns: what to count and release after unlocking; nil if the queue has no more to do with the slot.
+  mutating func ownerDidEnd(_ slot: OwnerSlot) -> [TakenWork]? {
+    guard !slot.isRemoved else { return nil }
+    slot.hasEnded = true
+    if let lifetime = slot.lifetime { suspendedOwners.remove(lifetime.id) }
+    return takePending(of: slot)
+  }
+
+  /// See `OwnerScopedQueue.putBack`.
+  /// - Returns: the slot, or what is to be released after unlocking.
+  mutating func putBack(_ work: consuming Work, from worker: Worker) -> (slot: OwnerSlot?, released: Work?) {
+    // One whose batch was handed to it is here now, and may be held up by the owner's deinit.
+    arrive(worker)
+    takeBatchBack(from: worker)
+    guard let slot = worker.currentSlot, !slot.hasEnded else { return (nil, work) }
+    let (records, lane) = worker.batch.unbegin(work)
+    lane.with { slot.stage.giveBack(movingFrom: records, count: 1, lane: $0, level: worker.batch.level) }
+    slot.isHeldBack = true
+    return (slot, nil)
+  }
+
   // MARK: Waiting
 
   /// Whether it is worth looking for those whose wait is over.
   @inline(__always)
-  var hasDueWaiters: Bool {
-    if waits.isEmpty { return false }
-    return unfinished <= waits.count || waits.hasOwners && waits.mayBeDue { unfinished(ownedBy: $0) }
-  }
+  var hasDueWaiters: Bool { waits.isEmpty ? false : waits.hasDue(unfinished: unfinished) }
 
   /// Those whose wait is over, to be resumed after unlocking.
-  mutating func takeDueWaiters() -> [Waiter] {
-    var waits = WaitList()
-    swap(&waits, &self.waits)
-    let (stages, unfinished) = (stages, unfinished)
-    let due = waits.takeDue { lifetime in
-      guard let lifetime else { return unfinished }
-      return Self.unfinished(ownedBy: lifetime, in: stages)
-    }
-    swap(&waits, &self.waits)
-    return due
+  mutating func takeDueWaiters() -> [Waiter] { waits.takeDue(unfinished: unfinished) }
+
+  /// - Parameters:
+  ///   - lifetime: whose work to wait for; nil for everything.
+  ///   - inside: the work of the queue that makes the wait.
+  mutating func insert(_ waiter: Waiter, for lifetime: OwnerLifetime?, inside: WaitList.Inside?) {
+    // Workers count what they have done batch by batch. The last of an owner's work must not have to wait for that of others in the same
+    // batch.
+    if lifetime != nil { takeBatchesBack() }
+    settleAll()
+    guard let lifetime else { return waits.insertForQueue(waiter, inside: inside) }
+    let wait = waits.insert(waiter, for: lifetime, inside: inside, unfinished: waits[lifetime] == nil ? unfinished(ownedBy: lifetime) : 0)
+    for stage in stages { stage.existingSlot(for: lifetime)?.awaited = wait }
   }
 
-  func unfinished(ownedBy lifetime: OwnerLifetime) -> Int { Self.unfinished(ownedBy: lifetime, in: stages) }
+  /// Nil if the operation is not in the queue, or has finished.
+  func asWaiting(_ operation: OwnedOperation) -> WaitList.Inside? {
+    guard let place = operations.place(of: operation) else { return nil }
+    return WaitList.Inside(lifetime: operations[place].slot.lifetime, operation: ObjectIdentifier(operation))
+  }
 
-  private static func unfinished(ownedBy lifetime: OwnerLifetime, in stages: ContiguousArray<Stage>) -> Int {
+  func unfinished(ownedBy lifetime: OwnerLifetime) -> Int {
     stages.reduce(0) { $0 + ($1.existingSlot(for: lifetime)?.unfinished ?? 0) }
   }
 }

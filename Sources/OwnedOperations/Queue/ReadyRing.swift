@@ -4,7 +4,8 @@
 /// order give the order of arrival over all owners, and a million jobs of one owner are one entry.
 /// Round robin: each lane with work is in the ring once, and goes to the back after its turn.
 ///
-/// Memory of its own instead of an array, because a ticket more is all that most additions cost: no count of references, no check for uniqueness.
+/// Memory of its own instead of an array, because a ticket more is all that most additions cost: no count of references, no check for
+/// uniqueness.
 struct ReadyRing: ~Copyable {
   struct Entry {
     let lane: Lane
@@ -37,9 +38,9 @@ struct ReadyRing: ~Copyable {
 
   /// The lane and the tickets of the first entry, which keeps the lane.
   @inline(__always)
-  var unretainedFirst: (lane: Unmanaged<Lane>, tickets: Int)? {
+  var unretainedFirst: (lane: Borrowed<Lane>, tickets: Int)? {
     guard count > 0, let storage else { return nil }
-    return (.passUnretained(storage[head].lane), storage[head].tickets)
+    return (Borrowed(storage[head].lane), storage[head].tickets)
   }
 
   var first: Entry? {
@@ -54,13 +55,13 @@ struct ReadyRing: ~Copyable {
     let storage = storageWithRoom()
     (storage + index(count)).initialize(to: entry)
     count += 1
-    lastLane = Unmanaged.passUnretained(entry.lane).toOpaque()
+    lastLane = Borrowed(entry.lane).address
   }
 
   /// Adds a ticket to the last entry if it is the lane's, else a new entry.
   @inline(__always)
   mutating func appendTicket(for lane: Lane) {
-    if count > 0, lastLane == Unmanaged.passUnretained(lane).toOpaque(), let storage {
+    if count > 0, lastLane == Borrowed(lane).address, let storage {
       storage[index(count - 1)].tickets += 1
     } else {
       append(Entry(lane: lane, tickets: 1))
@@ -71,7 +72,7 @@ struct ReadyRing: ~Copyable {
     let storage = storageWithRoom()
     head = index(-1)
     (storage + head).initialize(to: entry)
-    if count == 0 { lastLane = Unmanaged.passUnretained(entry.lane).toOpaque() }
+    if count == 0 { lastLane = Borrowed(entry.lane).address }
     count += 1
   }
 

@@ -1,9 +1,11 @@
-/// Records whose operation has finished without them, or whose node of a graph was cancelled, stay in their lanes until their turn comes. It may never come: the queue, or the owner, may be
-/// suspended, or more urgent work be always there. So they are counted, and swept when they may be as many as the rest.
+/// Records whose operation has finished without them, or whose node of a graph was cancelled, stay in their lanes until their turn comes.
+/// It may never come: the queue, or the owner, may be suspended, or more urgent work be always there. So they are counted, and swept when
+/// they may be as many as the rest.
 extension Stage {
   static let fewestDeadRecords = 64
 
-  /// Records of this level have died. The count is an estimate: some may be with a worker, or have had their turn. It only says when to sweep.
+  /// Records of this level have died. The count is an estimate: some may be with a worker, or have had their turn. It only says when to
+  /// sweep.
   /// - Returns: what is to be released outside the lock.
   func noteDead(_ count: Int, level: Int, pool: inout ChunkPool) -> [TakenWork] {
     deadRecords[level] += count
@@ -11,7 +13,8 @@ extension Stage {
     return sweep(level, pool: &pool)
   }
 
-  /// Linear in the records of the level. As many have to die before the next sweep as this one leaves, so the cost for each that dies is constant.
+  /// Linear in the records of the level. As many have to die before the next sweep as this one leaves, so the cost for each that dies is
+  /// constant.
   private func sweep(_ level: Int, pool: inout ChunkPool) -> [TakenWork] {
     // Asked once: an operation may finish meanwhile.
     var isAlive: [ObjectIdentifier: [Bool]] = [:]
@@ -42,8 +45,8 @@ extension Stage {
     return taken
   }
 
-  /// First come, first served: takes back exactly those tickets that stand for dead records, so that the order among the living stays what it is. A lane's void tickets come before
-  /// all others of it in the ring, and its held ones before those, in the order of its records.
+  /// First come, first served: takes back exactly those tickets that stand for dead records, so that the order among the living stays what
+  /// it is. A lane's void tickets come before all others of it in the ring, and its held ones before those, in the order of its records.
   private func withdrawTickets(_ level: Int, _ lanes: [Lane], _ isAlive: [ObjectIdentifier: [Bool]]) {
     var places: [ObjectIdentifier: Int] = [:]
     for lane in lanes {

@@ -18,7 +18,7 @@ final class Stage {
   // First what every addition touches.
 
   /// The slot that was used last, if it is still in the table.
-  private var lastSlot: (lifetime: Unmanaged<OwnerLifetime>?, slot: Unmanaged<OwnerSlot>)?
+  private var lastSlot: (lifetime: Borrowed<OwnerLifetime>?, slot: Borrowed<OwnerSlot>)?
   /// Pending, taken and executing work of this stage, operations that wait for dependencies included.
   private(set) var unfinished = 0
   /// Records in the hands of workers, and operations that execute without one.
@@ -35,7 +35,7 @@ final class Stage {
 
   /// One for each level.
   let rings = UnsafeMutablePointer<ReadyRing>.allocate(capacity: levelCount)
-  private var slots = SlotTable()
+  private var slots = PointerMap<OwnerSlot>()
   private var ownerlessSlot: OwnerSlot?
   private var sweepThreshold = 64
   /// For each level, how many records have died since the last sweep, and how many may.
@@ -58,22 +58,22 @@ final class Stage {
 
   /// The slot of the owner, made if need be; nil if the owner has ended.
   @inline(__always)
-  func slot(for lifetime: Unmanaged<OwnerLifetime>?, queue: OwnerScopedQueue) -> Unmanaged<OwnerSlot>? {
-    if let lastSlot, lastSlot.lifetime?.toOpaque() == lifetime?.toOpaque() {
-      return lastSlot.slot._withUnsafeGuaranteedRef { $0.hasEnded } ? nil : lastSlot.slot
+  func slot(for lifetime: Borrowed<OwnerLifetime>?, orMake make: (OwnerLifetime) -> OwnerSlot) -> Borrowed<OwnerSlot>? {
+    if let lastSlot, lastSlot.lifetime?.address == lifetime?.address {
+      return lastSlot.slot.with { $0.hasEnded } ? nil : lastSlot.slot
     }
-    guard let slot = findOrMakeSlot(for: lifetime?.takeUnretainedValue(), queue: queue), !slot.hasEnded else { return nil }
-    lastSlot = (lifetime, .passUnretained(slot))
-    return .passUnretained(slot)
+    guard let slot = findOrMakeSlot(for: lifetime?.object, make), !slot.hasEnded else { return nil }
+    lastSlot = (lifetime, Borrowed(slot))
+    return Borrowed(slot)
   }
 
-  private func findOrMakeSlot(for lifetime: OwnerLifetime?, queue: OwnerScopedQueue) -> OwnerSlot? {
+  private func findOrMakeSlot(for lifetime: OwnerLifetime?, _ make: (OwnerLifetime) -> OwnerSlot) -> OwnerSlot? {
     guard let lifetime else { return slotWithoutOwner }
     if let slot = slots[lifetime] { return slot }
-    let slot = OwnerSlot(lifetime: lifetime, stage: self, queue: queue.reference, isSuspended: queue.isSuspendedUnderLock(lifetime))
+    let slot = make(lifetime)
     guard lifetime.join(slot) else { return nil }
     if slots.count >= sweepThreshold { sweepSlots() }
-    slots.insert(slot, for: lifetime)
+    slots[lifetime] = slot
     return slot
   }
 
@@ -91,23 +91,29 @@ final class Stage {
 
   func forEachSlot(_ body: (OwnerSlot) -> Void) {
     if let ownerlessSlot { body(ownerlessSlot) }
-    slots.forEach(body)
+    slots.visit(body)
   }
 
   /// A slot keeps its lifetime, and one without work for no reason. Those of owners that end are removed then; this is for
   /// lifetimes that are only dropped. The threshold doubles with the owners that are left, so the cost per slot made is constant.
   private func sweepSlots() {
-    for slot in slots.filter({ $0.isIdle && !$0.isSuspended }) { remove(slot) }
+    for slot in idleSlots { remove(slot) }
     sweepThreshold = max(64, slots.count * 2)
+  }
+
+  var idleSlots: [OwnerSlot] { slots.filter { $0.isIdle && !$0.isSuspended } }
+
+  func removeIfIdle(_ slot: OwnerSlot) {
+    if !slot.isRemoved, slot.isIdle, !slot.isSuspended { remove(slot) }
   }
 
   private func remove(_ slot: OwnerSlot) {
     guard let lifetime = slot.lifetime, !slot.isRemoved else { return }
     slot.isRemoved = true
     slot.leaveBorrowedChunks()
-    if lastSlot?.slot.toOpaque() == Unmanaged.passUnretained(slot).toOpaque() { lastSlot = nil }
+    if lastSlot?.slot.address == Borrowed(slot).address { lastSlot = nil }
     departures.slots.append(slot)
-    slots.remove(lifetime)
+    slots[lifetime] = nil
   }
 
   /// The owner ended and nothing of it is left, or the stage is over.
@@ -129,11 +135,11 @@ final class Stage {
 
   /// Counts a record in that goes to a worker at once.
   @inline(__always)
-  func addTaken(of slot: Unmanaged<OwnerSlot>, level: Int) -> Unmanaged<Lane> {
+  func addTaken(of slot: Borrowed<OwnerSlot>, level: Int) -> Borrowed<Lane> {
     unfinished += 1
     executing += 1
-    return slot._withUnsafeGuaranteedRef { slot in
-      slot.unfinished += 1
+    return slot.with { slot in
+      slot.changeUnfinished(by: 1)
       slot.executing += 1
       return slot.unretainedLane(at: level)
     }
@@ -142,15 +148,15 @@ final class Stage {
   /// Counts work in that can't start yet: an operation with unfinished dependencies.
   func addBlocked(_ slot: OwnerSlot, count: Int = 1) {
     unfinished += count
-    slot.unfinished += count
+    slot.changeUnfinished(by: count)
   }
 
   /// - Returns: where the record is to be written before the lock is left.
   @inline(__always)
-  func add(to slot: Unmanaged<OwnerSlot>, level: Int, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
-    slot._withUnsafeGuaranteedRef { slot in
+  func add(to slot: Borrowed<OwnerSlot>, level: Int, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
+    slot.with { slot in
       unfinished += 1
-      slot.unfinished += 1
+      slot.changeUnfinished(by: 1)
       return makeReady(slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit)
     }
   }
@@ -160,7 +166,7 @@ final class Stage {
   @inline(__always)
   func makeReady(slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
     let isHeld = slot.isHeld(ownerLimit)
-    return slot.unretainedLane(at: level)._withUnsafeGuaranteedRef { lane in
+    return slot.unretainedLane(at: level).with { lane in
       let place = lane.work.makePlace(pool: &pool)
       switch fairness {
       case .firstComeFirstServed:
@@ -219,7 +225,7 @@ final class Stage {
       let level = readyLevels.trailingZeroBitCount
       while batch.count < limit, let (lane, tickets) = rings[level].unretainedFirst {
         // The entry keeps the lane; where the entry goes, the lane is held here.
-        let isFull = lane._withUnsafeGuaranteedRef { lane in
+        let isFull = lane.with { lane in
           takeTurn(of: lane, tickets: tickets, level: level, limit: limit, into: batch, pool: &pool, ownerLimit: ownerLimit)
         }
         if isFull { break }
@@ -239,7 +245,7 @@ final class Stage {
     if lane.work.count == 0 {
       // All of it was cancelled.
       if let entry = rings[level].first { dropFirst(entry, level: level) }
-    } else if lane.unretainedSlot._withUnsafeGuaranteedRef({ $0.isHeld(ownerLimit) }) {
+    } else if lane.unretainedSlot.with({ $0.isHeld(ownerLimit) }) {
       if let entry = rings[level].first { hold(entry, level: level) }
     } else if fairness == .roundRobin {
       guard let entry = rings[level].first else { return false }
@@ -262,7 +268,7 @@ final class Stage {
   }
 
   private func count(_ taken: Int, takenFrom lane: Lane) {
-    lane.unretainedSlot._withUnsafeGuaranteedRef { $0.executing += taken }
+    lane.unretainedSlot.with { $0.executing += taken }
     executing += taken
     readyCount -= taken
   }
@@ -314,7 +320,7 @@ final class Stage {
   @inline(__always)
   func finish(_ slot: OwnerSlot, count: Int = 1) {
     unfinished -= count
-    slot.unfinished -= count
+    slot.changeUnfinished(by: -count)
   }
 
   /// A worker has let go of one record, or an operation has ended that executed without a worker (then `by` is -1; and 1 when that begins).

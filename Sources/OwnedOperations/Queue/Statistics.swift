@@ -6,21 +6,21 @@ extension OwnerScopedQueue {
   /// At any time `enqueued` = `pending` + `executing` + `succeeded` + `failed` + `cancelled`.
   public struct Statistics: Hashable, Sendable {
     /// Added, those included whose owner had ended by then.
-    public var enqueued = 0
+    public internal(set) var enqueued = 0
     /// Begun. The rest was cancelled first, or is pending.
-    public var started = 0
+    public internal(set) var started = 0
     /// Ended without an error.
-    public var succeeded = 0
+    public internal(set) var succeeded = 0
     /// Threw an error.
-    public var failed = 0
+    public internal(set) var failed = 0
     /// Cancelled, before the start or while running.
-    public var cancelled = 0
+    public internal(set) var cancelled = 0
     /// The part of `cancelled` that never started because the owner had ended.
-    public var skippedForEndedOwners = 0
+    public internal(set) var skippedForEndedOwners = 0
     /// Not begun, or waiting for dependencies.
-    public var pending = 0
+    public internal(set) var pending = 0
     /// Begun and not ended.
-    public var executing = 0
+    public internal(set) var executing = 0
 
     /// Counts jobs and graph nodes that are over.
     mutating func count(_ tally: WorkBatch.Tally) {
@@ -45,25 +45,26 @@ extension OwnerScopedQueue {
     }
   }
 
-  /// A snapshot. It adds up at any time, and no count but `pending` and `executing` is ever less than in an earlier one. Linear in the workers.
+  /// A snapshot. It adds up at any time, and no count but `pending` and `executing` is ever less than in an earlier one.
+  /// - Complexity: linear in the workers.
   public var statistics: Statistics {
-    lock.lock()
     let refused = refusedJobs.value
-    // Those that begin from now on belong to the next snapshot. (Those that end can't: that takes the lock.)
-    var executing = begunOperations.value - state.endedOperations + (state.isBarrierRunning ? 1 : 0)
-    for worker in state.workers.active {
-      state.settle(worker, isWorker: false)
-      if worker.batch.isRunning { executing += 1 }
+    return core.mutate { state, _ in
+      // Those that begin from now on belong to the next snapshot. (Those that end can't: that takes the lock.)
+      var executing = begunOperations.value - state.endedOperations + (state.isBarrierRunning ? 1 : 0)
+      for worker in state.workers.active {
+        state.settle(worker, includingCurrent: worker.isOutside)
+        if worker.batch.isRunning { executing += 1 }
+      }
+      var statistics = state.statistics
+      statistics.executing = executing
+      statistics.pending = state.unfinished - executing
+      statistics.started += executing
+      statistics.enqueued += refused
+      statistics.cancelled += refused
+      statistics.skippedForEndedOwners += refused
+      return statistics
     }
-    var statistics = state.statistics
-    statistics.executing = executing
-    statistics.pending = state.unfinished - executing
-    statistics.started += executing
-    statistics.enqueued += refused
-    statistics.cancelled += refused
-    statistics.skippedForEndedOwners += refused
-    unlockAndFollowUp()
-    return statistics
   }
 }
 

@@ -1,13 +1,11 @@
-import Dispatch
-
 /// Somebody who waits for a queue's or an owner's work to be finished.
 enum Waiter: Sendable {
-  case thread(DispatchSemaphore)
+  case thread(WaitingThread)
   case task(CheckedContinuation<Void, Never>)
 
   func resume() {
     switch self {
-    case .thread(let semaphore): semaphore.signal()
+    case .thread(let thread): thread.wake()
     case .task(let continuation): continuation.resume()
     }
   }
@@ -15,64 +13,209 @@ enum Waiter: Sendable {
 
 /// Those who wait for a queue or for an owner's work in it. Guarded by the queue's lock.
 ///
-/// Work of the queue may itself wait for the queue. It can't wait for its own end, so a wait is over when nothing is left but work that waits
-/// for the same thing, or, if that leads nowhere, but work that waits for anything here.
+/// Work of the queue may itself wait for the queue, and can't wait for its own end. These rules say when a wait is over:
+///
+/// 1. Nothing of what it waits for is unfinished.
+/// 2. It is made by work that it would have to wait for, and so are the waits for the same of all that is unfinished of it.
+/// 3. It is made by work of the queue, and all that is unfinished in the queue waits: nobody else could end it.
+///
+/// Each owner that is awaited has a count of its unfinished work, kept by its slots. So a wait costs the same, however many there are.
 struct WaitList {
-  private struct Entry {
-    let waiter: Waiter
-    /// Nil for everything in the queue.
+  /// The work of the queue that makes a wait.
+  struct Inside {
+    /// Of its owner, if it has one.
     let lifetime: OwnerLifetime?
-    /// The wait is made by work of the queue, and of this owner, or of none.
-    let inside: OwnerLifetime??
+    /// If it is an operation, which may make several waits at once, in a task, and may be finished from elsewhere while it waits.
+    var operation: ObjectIdentifier?
+  }
+
+  fileprivate struct Entry {
+    let waiter: Waiter
+    var inside: Inside?
 
     /// Whether it is made by work that a wait for the owner, or with nil for the queue, would have to wait for.
     func isInside(_ target: OwnerLifetime?) -> Bool {
       guard let inside else { return false }
-      return target == nil || inside === target
+      return target == nil || inside.lifetime === target
     }
   }
 
-  private var entries: [Entry] = []
-  private(set) var hasOwners = false
+  /// How much work waits, however often each.
+  fileprivate struct WaitingWork {
+    private var threads = 0
+    private var tasks: [ObjectIdentifier: Int] = [:]
 
-  var isEmpty: Bool { entries.isEmpty }
-  var count: Int { entries.count }
+    var count: Int { threads + tasks.count }
+    func contains(_ operation: ObjectIdentifier) -> Bool { !tasks.isEmpty && tasks[operation] != nil }
 
-  mutating func insert(_ waiter: Waiter, for lifetime: OwnerLifetime?, inside: OwnerLifetime??) {
-    entries.append(Entry(waiter: waiter, lifetime: lifetime, inside: inside))
-    if lifetime != nil { hasOwners = true }
+    mutating func insert(_ inside: Inside) {
+      if let operation = inside.operation { tasks[operation, default: 0] += 1 } else { threads += 1 }
+    }
+
+    mutating func remove(_ inside: Inside) {
+      guard let operation = inside.operation else {
+        threads -= 1
+        return
+      }
+      guard let waits = tasks[operation] else { return }
+      tasks[operation] = waits == 1 ? nil : waits - 1
+    }
+
+    mutating func removeAll(of operation: ObjectIdentifier) { tasks[operation] = nil }
   }
 
-  /// Whether any of those who wait for an owner has no more left to wait for than there are waits, which is the least that it takes. Linear in the waits.
-  func mayBeDue(unfinished: (OwnerLifetime) -> Int) -> Bool {
-    entries.contains { entry in entry.lifetime.map { unfinished($0) <= entries.count } ?? false }
+  /// Waits for one target, the queue or an owner.
+  fileprivate struct Group {
+    var entries: [Entry] = []
+    /// Of the target.
+    var waitingWork = WaitingWork()
+
+    mutating func insert(_ entry: Entry, target: OwnerLifetime?) {
+      entries.append(entry)
+      if let inside = entry.inside, entry.isInside(target) { waitingWork.insert(inside) }
+    }
+
+    func isDue(_ unfinished: Int) -> Bool {
+      unfinished == 0 ? !entries.isEmpty : waitingWork.count > 0 && unfinished <= waitingWork.count
+    }
+
+    mutating func takeAll() -> [Entry] {
+      defer { self = Group() }
+      return entries
+    }
+
+    mutating func takeThose(_ isTaken: (Entry) -> Bool, target: OwnerLifetime?) -> [Entry] {
+      let taken = entries.filter(isTaken)
+      entries.removeAll(where: isTaken)
+      for entry in taken { if let inside = entry.inside, entry.isInside(target) { waitingWork.remove(inside) } }
+      return taken
+    }
+
+    mutating func leave(_ operation: ObjectIdentifier) {
+      for index in entries.indices where entries[index].inside?.operation == operation { entries[index].inside = nil }
+      waitingWork.removeAll(of: operation)
+    }
+  }
+
+  private var queueWaits = Group()
+  private var owners: [ObjectIdentifier: OwnerWait] = [:]
+  private var waitingWork = WaitingWork()
+  private(set) var count = 0
+  private let due = OwnerWait.DueList()
+
+  var isEmpty: Bool { count == 0 }
+  var hasOwners: Bool { !owners.isEmpty }
+
+  mutating func insertForQueue(_ waiter: Waiter, inside: Inside?) {
+    note(inside)
+    queueWaits.insert(Entry(waiter: waiter, inside: inside), target: nil)
+  }
+
+  /// - Parameter unfinished: how much work of the owner is unfinished, if the owner wasn't awaited before.
+  /// - Returns: what the owner's slots are to keep counting.
+  mutating func insert(_ waiter: Waiter, for lifetime: OwnerLifetime, inside: Inside?, unfinished: Int) -> OwnerWait {
+    note(inside)
+    let wait = self[lifetime] ?? OwnerWait(lifetime, unfinished: unfinished, due: due)
+    owners[ObjectIdentifier(lifetime)] = wait
+    wait.group.insert(Entry(waiter: waiter, inside: inside), target: lifetime)
+    wait.listIfDue()
+    return wait
+  }
+
+  private mutating func note(_ inside: Inside?) {
+    count += 1
+    if let inside { waitingWork.insert(inside) }
+  }
+
+  /// The operation has finished. What waits in tasks that it left behind is no work of the queue any more. Linear in the waits if there are
+  /// such.
+  mutating func leave(_ operation: ObjectIdentifier) {
+    guard waitingWork.contains(operation) else { return }
+    waitingWork.removeAll(of: operation)
+    queueWaits.leave(operation)
+    for wait in owners.values { wait.group.leave(operation) }
+  }
+
+  /// Nil if nobody waits for the owner.
+  subscript(lifetime: OwnerLifetime) -> OwnerWait? { owners.isEmpty ? nil : owners[ObjectIdentifier(lifetime)] }
+
+  /// Whether `takeDue` would find somebody.
+  /// - Parameter unfinished: how much of the queue's work is unfinished.
+  func hasDue(unfinished: Int) -> Bool {
+    count > 0 && (!due.waits.isEmpty || queueWaits.isDue(unfinished) || unfinished <= waitingWork.count && waitingWork.count > 0)
   }
 
   /// Takes those out whose wait is over.
-  /// - Parameter unfinished: how much work of the owner, or with nil of the queue, is unfinished.
-  mutating func takeDue(unfinished: (OwnerLifetime?) -> Int) -> [Waiter] {
-    let due = takeThose { entry, entries in
-      let left = unfinished(entry.lifetime)
-      guard left > 0, entry.isInside(entry.lifetime), left <= entries.count else { return left == 0 }
-      return left <= entries.count { $0.isInside(entry.lifetime) && $0.lifetime === entry.lifetime }
+  mutating func takeDue(unfinished: Int) -> [Waiter] {
+    var over: [Entry] = []
+    for wait in due.takeAll() where wait.group.isDue(wait.unfinished) {
+      over += wait.unfinished == 0 ? wait.group.takeAll() : wait.group.takeThose({ $0.isInside(wait.lifetime) }, target: wait.lifetime)
+      forgetIfEmpty(wait)
     }
-    guard due.isEmpty else { return due }
-    // Waits for different things may stand in a circle.
-    return takeThose { entry, entries in
-      let left = unfinished(entry.lifetime)
-      return entry.isInside(entry.lifetime) && left <= entries.count && left <= entries.count { $0.isInside(entry.lifetime) }
+    if queueWaits.isDue(unfinished) {
+      over += unfinished == 0 ? queueWaits.takeAll() : queueWaits.takeThose({ $0.isInside(nil) }, target: nil)
+    }
+    forget(over)
+    // Of those that are over, work goes on; other work goes nowhere, however many others have waited outside.
+    if waitingWork.count > 0, unfinished <= waitingWork.count {
+      var rest = queueWaits.takeThose({ $0.inside != nil }, target: nil)
+      for wait in Array(owners.values) {
+        rest += wait.group.takeThose({ $0.inside != nil }, target: wait.lifetime)
+        forgetIfEmpty(wait)
+      }
+      forget(rest)
+      over += rest
+    }
+    return over.map(\.waiter)
+  }
+
+  private mutating func forget(_ over: [Entry]) {
+    count -= over.count
+    for case let inside? in over.lazy.map(\.inside) { waitingWork.remove(inside) }
+  }
+
+  private mutating func forgetIfEmpty(_ wait: OwnerWait) {
+    if wait.group.entries.isEmpty { owners[ObjectIdentifier(wait.lifetime)] = nil }
+  }
+}
+
+/// The waits for one owner, and how much work of it is unfinished. Guarded by the queue's lock.
+///
+/// The owner's slots hold it, in every stage, as long as somebody waits, and tell it of each change.
+final class OwnerWait {
+  fileprivate final class DueList {
+    @exclusivity(unchecked) var waits: [OwnerWait] = []
+
+    func takeAll() -> [OwnerWait] {
+      defer { waits = [] }
+      for wait in waits { wait.isListed = false }
+      return waits
     }
   }
 
-  private mutating func takeThose(_ isDue: (Entry, [Entry]) -> Bool) -> [Waiter] {
-    var due: [Waiter] = []
-    var rest: [Entry] = []
-    for entry in entries {
-      if isDue(entry, entries) { due.append(entry.waiter) } else { rest.append(entry) }
-    }
-    guard !due.isEmpty else { return [] }
-    entries = rest
-    hasOwners = entries.contains { $0.lifetime != nil }
-    return due
+  let lifetime: OwnerLifetime
+  private(set) var unfinished: Int
+  fileprivate var group = WaitList.Group()
+  private let due: DueList
+  private var isListed = false
+
+  fileprivate init(_ lifetime: OwnerLifetime, unfinished: Int, due: DueList) {
+    self.lifetime = lifetime
+    self.unfinished = unfinished
+    self.due = due
+  }
+
+  /// Nobody waits any more.
+  var isOver: Bool { group.entries.isEmpty }
+
+  func change(by count: Int) {
+    unfinished += count
+    if count < 0 { listIfDue() }
+  }
+
+  fileprivate func listIfDue() {
+    guard !isListed, group.isDue(unfinished) else { return }
+    isListed = true
+    due.waits.append(self)
   }
 }

@@ -3,14 +3,25 @@ import Foundation
 /// One piece of work that a queue can start.
 enum Work {
   /// A job with its owner: called with the object that the lifetime is bound to.
-  case ownerBlock(@Sendable (AnyObject) -> Void)
+  case ownerBlock(ErasedOwnerBody.Body)
   /// A job with a lifetime only, or with neither.
   case block(@Sendable () -> Void)
-  /// A job that says whether it began, and how it ended.
-  case reportingBlock(@Sendable (WorkBatch) -> WorkBatch.Result)
+  /// A job with an owner that is not the object its lifetime is bound to: several objects share a token.
+  case sharedOwnerBlock(SharedOwnerBody)
   case operation(OwnedOperation)
   case executorJob(UnownedJob)
   case graphNode(GraphRun, UInt32)
+}
+
+/// See `Work.sharedOwnerBlock`.
+final class SharedOwnerBody: Sendable {
+  let hold: OwnerHold
+  let body: ErasedOwnerBody.Body
+
+  init(_ hold: OwnerHold, _ body: @escaping ErasedOwnerBody.Body) {
+    self.hold = hold
+    self.body = body
+  }
 }
 
 /// Pending work in the order of its arrival: a chain of chunks, each a run of records in one piece of memory.
@@ -18,8 +29,8 @@ enum Work {
 /// 24 bytes a record. Chunks start small, because most owners have little pending, and double up to 128 records; those of full size
 /// come from a pool and go back to it, so that a busy queue touches the same memory again and again.
 ///
-/// A worker may borrow a run of records where it lies, without copying it under the lock. The records are the worker's then, and no longer the
-/// list's; the chunk stays where it is until the worker gives it back, also if the list has moved on (`isLinked` is false then).
+/// A worker may borrow a run of records where it lies, without copying it under the lock. The records are the worker's then, and no longer
+/// the list's; the chunk stays where it is until the worker gives it back, also if the list has moved on (`isLinked` is false then).
 ///
 /// Guarded by the queue's lock, but for the records that a worker has borrowed.
 struct WorkList: ~Copyable {
@@ -238,6 +249,24 @@ struct WorkList: ~Copyable {
     self.count = count
   }
 
+  fileprivate func visitChunks(_ body: (UnsafeMutablePointer<Work>, Int) -> Void) {
+    var chunk = first
+    while let current = chunk {
+      let count = Int(current.pointee.end - current.pointee.start)
+      if count > 0 { body(Chunk.records(of: current) + Int(current.pointee.start), count) }
+      chunk = current.pointee.next
+    }
+  }
+
+  /// The records are somebody else's to release. The chunks go with the list.
+  fileprivate func forgetRecords() {
+    var chunk = first
+    while let current = chunk {
+      current.pointee.start = current.pointee.end
+      chunk = current.pointee.next
+    }
+  }
+
   /// Calls `body` with every record, oldest first.
   func visit(_ body: (borrowing Work) -> Void) {
     var chunk = first
@@ -251,9 +280,16 @@ struct WorkList: ~Copyable {
 
 /// Records that were taken out of a queue to be released outside its lock.
 final class TakenWork {
-  private let list: WorkList
+  private var list: WorkList
 
   init(_ list: consuming WorkList) { self.list = list }
+
+  /// Releases the records in the background, one by one: what they captured may have deinits of the user's.
+  func release() {
+    var released = WorkList()
+    swap(&released, &list)
+    DeferredReleases.add(ReleasedWork(released))
+  }
 
   func visit(_ body: (borrowing Work) -> Void) { list.visit(body) }
 
@@ -267,6 +303,34 @@ final class TakenWork {
       }
     }
     return count
+  }
+}
+
+/// Records to be released one by one. Each belongs to whoever claims its index.
+private final class ReleasedWork: RelayBatch, @unchecked Sendable {
+  private let list: WorkList
+  /// The first record of each chunk, and its index.
+  private var runs: [(start: Int, records: UnsafeMutablePointer<Work>)] = []
+
+  init(_ list: consuming WorkList) {
+    let count = list.count
+    self.list = list
+    super.init(count: count)
+    var start = 0
+    self.list.visitChunks { records, count in
+      runs.append((start, records))
+      start += count
+    }
+    self.list.forgetRecords()
+  }
+
+  override func takeStep(_ index: Int) {
+    var (low, high) = (0, runs.count)
+    while high - low > 1 {
+      let middle = (low + high) / 2
+      if runs[middle].start <= index { low = middle } else { high = middle }
+    }
+    (runs[low].records + (index - runs[low].start)).deinitialize(count: 1)
   }
 }
 

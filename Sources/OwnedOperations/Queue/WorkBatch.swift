@@ -4,17 +4,21 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// - The worker, or for a handover whoever sends for it, fills the batch under the queue's lock, when it is empty, and publishes it by storing `cursor` = (0, count).
-/// - A record is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other workers or
-///   because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each record.
-/// - An entry's `progress` is written by the worker as the record goes on, in one store each (releasing), so that who counts sees either the one or the other: whether the work has begun
-///   that the record stands for, and how many nodes of a graph are over that it led to. A record that is found to be skipped never has begun. (Operations are counted elsewhere.)
+/// - The worker, or for a handover whoever sends for it, fills the batch under the queue's lock, when it is empty, and publishes it by
+///   storing `cursor` = (0, count).
+/// - A record is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other
+///   workers or because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each
+///   record.
+/// - An entry's `progress` is written by the worker as the record goes on, in one store each (releasing), so that who counts sees either
+///   the one or the other: whether the work has begun that the record stands for, and how many nodes of a graph are over that it led to. A
+///   record that is found to be skipped never has begun. (Operations are counted elsewhere.)
 /// - The records lie in the batch's own memory; or, if all are of one lane and side by side there, they stay in the lane's chunk, which
-///   the batch borrows until the worker settles (`source`, `borrowed`). Copying them under the lock would have the lock wait for each cache line that
-///   whoever added them has written.
+///   the batch borrows until the worker settles (`source`, `borrowed`). Copying them under the lock would have the lock wait for each cache
+///   line that whoever added them has written.
 /// - An entry's `result` is written by the worker when the record is over, before it moves the cursor on (releasing). So who loads the
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
-/// - The entries' lanes, `source`, `borrowed`, `count`, `level` and `settled` change under the lock only. Records that are not begun are moved out under the lock only.
+/// - The entries' lanes, `source`, `borrowed`, `count`, `level` and `settled` change under the lock only. Records that are not begun are
+///   moved out under the lock only.
 final class WorkBatch: Sendable {
   static let capacity = 128
   /// Fewer records than this are copied, so that those of other lanes can join them.
@@ -28,8 +32,9 @@ final class WorkBatch: Sendable {
 
   /// What there is to know of a record. Side by side, because a batch is often of one record, for which each cache line counts.
   private struct Entry: ~Copyable {
-    let lane: Unmanaged<Lane>
-    /// Twice the number of graph nodes that the record has led to that are over and succeeded, plus 1 while a job, or a node, runs.
+    let lane: Borrowed<Lane>
+    /// Bit 0: a job, or a node, has begun. Bit 1: the record is over, `result` says how. The rest: how many graph nodes it has led to that
+    /// are over and succeeded.
     let progress = Atomic<Int>(0)
     var result = Result.skipped
   }
@@ -43,13 +48,14 @@ final class WorkBatch: Sendable {
   // Guarded by the queue's lock, which makes their accesses exclusive.
   /// Where the records are.
   @exclusivity(unchecked) nonisolated(unsafe) private var source: UnsafeMutablePointer<Work>
-  @exclusivity(unchecked) nonisolated(unsafe) private var borrowed: (chunk: WorkList.ChunkPointer, lane: Unmanaged<Lane>)?
+  @exclusivity(unchecked) nonisolated(unsafe) private var borrowed: (chunk: WorkList.ChunkPointer, lane: Borrowed<Lane>)?
   @exclusivity(unchecked) nonisolated(unsafe) private(set) var count = 0
   @exclusivity(unchecked) nonisolated(unsafe) private var settled = 0
   /// Of the first record that is not settled.
   @exclusivity(unchecked) nonisolated(unsafe) private var settledNodes = 0
   @exclusivity(unchecked) nonisolated(unsafe) private(set) var level = 0
-  /// Whether, when `settle` was called last, the work of the record that was not over had begun and was not counted: a job or a node of a graph, not an operation.
+  /// Whether, when `settle` was called last, the work of the record that was not over had begun and was not counted: a job or a node of a
+  /// graph, not an operation.
   @exclusivity(unchecked) nonisolated(unsafe) private(set) var isRunning = false
 
   init() {
@@ -71,27 +77,27 @@ final class WorkBatch: Sendable {
   func borrow(from lane: Lane, limit: Int, pool: inout ChunkPool) -> Int {
     let run = lane.work.borrowFirst(limit, pool: &pool)
     source = run.records
-    borrowed = (run.chunk, .passUnretained(lane))
-    addEntries(run.count, of: .passUnretained(lane))
+    borrowed = (run.chunk, Borrowed(lane))
+    addEntries(run.count, of: Borrowed(lane))
     return run.count
   }
 
   /// Moves up to `limit` records of the lane to the end of the batch, which has not been published.
   func fill(from lane: Lane, limit: Int, pool: inout ChunkPool) -> Int {
     let moved = lane.work.moveFirst(limit, to: records + count, pool: &pool)
-    addEntries(moved, of: .passUnretained(lane))
+    addEntries(moved, of: Borrowed(lane))
     return moved
   }
 
   /// The only record. The batch must be empty.
   @inline(__always)
-  func fill(_ work: consuming Work, of lane: Unmanaged<Lane>) {
+  func fill(_ work: consuming Work, of lane: Borrowed<Lane>) {
     records.initialize(to: work)
     addEntries(1, of: lane)
   }
 
   @inline(__always)
-  private func addEntries(_ added: Int, of lane: Unmanaged<Lane>) {
+  private func addEntries(_ added: Int, of lane: Borrowed<Lane>) {
     for index in count..<count + added { (entries + index).initialize(to: Entry(lane: lane)) }
     count += added
   }
@@ -128,35 +134,38 @@ final class WorkBatch: Sendable {
     }
   }
 
-  /// Calls `body` for each run of records of one lane that are over and have not been counted. The worker itself passes true, between batches; for others the last
-  /// record begun counts as still running, and `body` gets its nodes only.
-  func settle(isWorker: Bool, _ body: (Lane, Tally) -> Void) {
+  /// Calls `body` for each run of records of one lane that are over and have not been counted.
+  /// - Parameter includingCurrent: whether the last record begun is over. The worker itself knows; others ask `isCurrentOver`. If not,
+  ///   `body` gets its nodes only.
+  func settle(includingCurrent: Bool, _ body: (Lane, Tally) -> Void) {
     let (next, _) = Self.split(cursor.load(ordering: .acquiring))
-    let over = isWorker ? next : next - 1
+    let over = includingCurrent ? next : next - 1
     while settled < over {
       let lane = entries[settled].lane
       var tally = Tally()
       repeat {
-        tally.nodes += entries[settled].progress.load(ordering: .relaxed) >> 1 - settledNodes
+        tally.nodes += entries[settled].progress.load(ordering: .acquiring) >> Self.nodesShift - settledNodes
         tally.add(entries[settled].result)
         settled += 1
         settledNodes = 0
-      } while settled < over && entries[settled].lane.toOpaque() == lane.toOpaque()
-      lane._withUnsafeGuaranteedRef { body($0, tally) }
+      } while settled < over && entries[settled].lane.address == lane.address
+      lane.with { body($0, tally) }
     }
     isRunning = false
     if settled < next {
       let progress = entries[settled].progress.load(ordering: .acquiring)
-      let nodes = progress >> 1
-      isRunning = progress & 1 != 0
-      if nodes > settledNodes { entries[settled].lane._withUnsafeGuaranteedRef { body($0, Tally(nodes: nodes - settledNodes)) } }
+      let nodes = progress >> Self.nodesShift
+      isRunning = progress & Self.running != 0
+      if nodes > settledNodes { entries[settled].lane.with { body($0, Tally(nodes: nodes - settledNodes)) } }
       settledNodes = nodes
     }
-    if isWorker {
-      count = 0
-      settled = 0
-      cursor.store(0, ordering: .relaxed)
-    }
+  }
+
+  /// All that was begun is settled, and nothing is left to begin.
+  func empty() {
+    count = 0
+    settled = 0
+    cursor.store(0, ordering: .relaxed)
   }
 
   /// The worker has begun all that it will begin. Before `settle` counts the last record: the lane may go then.
@@ -166,13 +175,14 @@ final class WorkBatch: Sendable {
     source = records
     // If the lane has gone, because all that the batch had not begun was taken back and cancelled, it has left the chunk to us.
     if chunk.pointee.isLinked {
-      lane._withUnsafeGuaranteedRef { $0.work.giveBack(chunk, pool: &pool) }
+      lane.with { $0.work.giveBack(chunk, pool: &pool) }
     } else {
       WorkList.giveBack(unlinked: chunk, pool: &pool)
     }
   }
 
-  /// Takes what has not begun away, and calls `body` with each run of records of one lane, from the last run to the first. It must move them out.
+  /// Takes what has not begun away, and calls `body` with each run of records of one lane, from the last run to the first. It must move
+  /// them out.
   func takeRest(_ body: (UnsafeMutablePointer<Work>, Int, Lane) -> Void) {
     var current = cursor.load(ordering: .relaxed)
     while true {
@@ -188,8 +198,8 @@ final class WorkBatch: Sendable {
       while runEnd > next {
         let lane = entries[runEnd - 1].lane
         var runStart = runEnd - 1
-        while runStart > next, entries[runStart - 1].lane.toOpaque() == lane.toOpaque() { runStart -= 1 }
-        body(source + runStart, runEnd - runStart, lane.takeUnretainedValue())
+        while runStart > next, entries[runStart - 1].lane.address == lane.address { runStart -= 1 }
+        body(source + runStart, runEnd - runStart, lane.object)
         runEnd = runStart
       }
       return
@@ -207,11 +217,15 @@ final class WorkBatch: Sendable {
 
   /// Begins the next record, if there is one: it is the caller's then, moved out.
   @inline(__always)
-  func begin() -> (index: Int, work: Work, lane: Unmanaged<Lane>)? {
+  func begin() -> (index: Int, work: Work, lane: Borrowed<Lane>)? {
     var current = cursor.load(ordering: .relaxed)
     while true {
       let (next, end) = Self.split(current)
       guard next < end else { return nil }
+      if Mutation.beginsWithoutExchange.isOn {
+        cursor.store(Self.join(next: next + 1, end: end), ordering: .releasing)
+        return (next, (source + next).move(), entries[next].lane)
+      }
       let attempt = cursor.weakCompareExchange(
         expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
       if attempt.exchanged { return (next, (source + next).move(), entries[next].lane) }
@@ -219,17 +233,54 @@ final class WorkBatch: Sendable {
     }
   }
 
+  /// The record counts itself, whoever asks from now on.
   @inline(__always)
-  func setResult(_ result: Result, at index: Int) { entries[index].result = result }
+  func setCountsItself(at index: Int) { entries[index].result = .countsItself }
+
+  /// Whose record is next, if there is one. For the worker; others may take it away.
+  @inline(__always)
+  var nextSlot: Borrowed<OwnerSlot>? {
+    let (next, end) = Self.split(cursor.load(ordering: .relaxed))
+    guard next < end else { return nil }
+    return entries[next].lane.with { $0.unretainedSlot }
+  }
+
+  /// The record is over; what it captured may still have to go.
+  @inline(__always)
+  func setOver(_ result: Result, at index: Int) {
+    // Of a record that counts itself others may read it by now: it was written when the record began.
+    if result != .countsItself { entries[index].result = result }
+    entries[index].progress.store(entries[index].progress.load(ordering: .relaxed) | Self.over, ordering: .releasing)
+  }
+
+  /// Puts the last record begun back to those that have not, for a worker that can't run it now. Under the queue's lock, after the rest has
+  /// been taken back.
+  func unbegin(_ work: consuming Work) -> (records: UnsafeMutablePointer<Work>, lane: Borrowed<Lane>) {
+    let last = Self.split(cursor.load(ordering: .relaxed)).next - 1
+    (source + last).initialize(to: work)
+    count = last
+    cursor.store(Self.join(next: last, end: last), ordering: .releasing)
+    return (source + last, entries[last].lane)
+  }
+
+  /// Whether the last record begun is over. Under the queue's lock, which keeps the worker from filling the batch anew.
+  var isCurrentOver: Bool {
+    let next = Self.split(cursor.load(ordering: .acquiring)).next
+    return next > 0 && entries[next - 1].progress.load(ordering: .acquiring) & Self.over != 0
+  }
+
+  private static let running = 1
+  private static let over = 2
+  private static let nodesShift = 2
 
   /// The job of the record that runs begins now, or another node of a graph.
   /// - Parameter nodesOver: how many nodes the record has led to that are over and succeeded.
   @inline(__always)
-  func setBegun(nodesOver: UInt32 = 0) { setProgress(Int(nodesOver) << 1 | 1) }
+  func setBegun(nodesOver: UInt32 = 0) { setProgress(Int(nodesOver) << Self.nodesShift | Self.running) }
 
   /// No node runs.
   @inline(__always)
-  func setNodesOver(_ count: UInt32) { setProgress(Int(count) << 1) }
+  func setNodesOver(_ count: UInt32) { setProgress(Int(count) << Self.nodesShift) }
 
   @inline(__always)
   private func setProgress(_ new: Int) {
@@ -237,7 +288,7 @@ final class WorkBatch: Sendable {
   }
 
   /// Whether the worker has begun a record since the batch was filled. A hint, but under the lock: what has been taken back never will be.
-  var hasBegun: Bool { Self.split(cursor.load(ordering: .relaxed)).next > 0 }
+  var hasBegun: Bool { Self.split(cursor.load(ordering: .acquiring)).next > 0 }
 
   /// Whether something is left to begin. A hint.
   var hasRest: Bool { hasRecords || !nodeStack.isEmpty }

@@ -1,27 +1,21 @@
 import Foundation
 import Synchronization
 
-#if canImport(Glibc)
-  import Glibc
-#elseif canImport(Musl)
-  import Musl
-#elseif canImport(Darwin)
-  import Darwin
-#endif
-
 /// A thread's worth of running a queue's work: dispatched to GCD when there is work, drains it in batches, leaves when there is none.
 ///
-/// Worker objects are reused; threads are GCD's (but see `WorkerThreads`), and go when there is no work (but see `WorkerParking`). Each worker has a serial GCD queue of its own, because GCD
-/// gives serial queues a thread at once even while all threads of the concurrent pool are blocked.
+/// Worker objects are reused; threads are GCD's (but see `WorkerThreads`), and go when there is no work (but see `WorkerParking`). Each
+/// worker has a serial GCD queue of its own, because GCD gives serial queues a thread at once even while all threads of the concurrent pool
+/// are blocked.
 final class Worker: BlockingObserver, @unchecked Sendable {
   // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
 
   let batch = WorkBatch()
   private let hint: QueueHint
+  private let reference: QueueReference?
   private let dispatchQueue: DispatchQueue
   let parking = WorkerParking()
   /// Made once, because GCD has to copy other closures to the heap each time.
-  private lazy var drain = makeDrain()
+  private lazy var drainBlock = makeDrainBlock()
   private unowned(unsafe) let queue: OwnerScopedQueue  // a worker runs only while a drain holds the queue
 
   // Guarded by the queue's lock.
@@ -32,16 +26,18 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   var isStuck = false
   /// Blocked in a wait of ours.
   var isWaiting = false
-  /// Counts batches, so that the monitor can tell a new batch from the same one.
+  /// See `QueueState+Permits`.
+  let permit = Permit()
+  /// Blocked in code of the user's that is no body, or was until it looks for work again.
+  var isOutside = false
+  /// Of the batch, among all of the queue.
   var serial: UInt64 = 0
   var lastSeen = Sighting()
   var barrier: (@Sendable () -> Void)?
 
-  #if !canImport(Darwin)
-    /// The clock of the thread's processor time while the worker drains, 0 otherwise. Set by the thread before it begins anything, and cleared under the queue's lock, so the
-    /// thread is there as long as the lock is held.
-    private let clock = Atomic<clockid_t>(0)
-  #endif
+  /// Of the thread, while the worker drains. Begun by the thread before it begins anything, and ended under the queue's lock, so the
+  /// thread is there as long as the lock is held.
+  private let clock = ThreadClock()
 
   // Of the draining thread.
   private var batchSize = 1
@@ -56,6 +52,15 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   private(set) var lastRecordTime: UInt64?
   /// Whose work runs. It executes, so the slot is there.
   private(set) unowned(unsafe) var currentSlot: OwnerSlot?
+  private var isInRecord = false
+  private var isRecordOver = false
+  /// The record's, which keeps it.
+  private unowned(unsafe) var currentOperation: OwnedOperation? {
+    didSet { currentAddress.store(currentOperation.map { UInt(bitPattern: Borrowed($0).address) } ?? 0, ordering: .releasing) }
+  }
+  /// The same for others, see `isLastOf(_:)`.
+  private let currentAddress = Atomic<UInt>(0)
+  private var currentIndex = 0
   private(set) var batchStart: UInt64 = 0
   /// How many graph nodes to run before the next look at the clock.
   var chainStep: UInt32 = 1
@@ -80,6 +85,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   init(queue: OwnerScopedQueue, underlyingQueue: DispatchQueue?, name: String, qualityOfService: QualityOfService, make: Int) {
     self.queue = queue
     hint = queue.hint
+    reference = queue.reference
     self.make = make
     isGuest = underlyingQueue != nil
     dispatchQueue = underlyingQueue ?? DispatchQueue(label: name, qos: qualityOfService.dispatchQoS)
@@ -87,30 +93,44 @@ final class Worker: BlockingObserver, @unchecked Sendable {
 
   /// Called by whoever the queue has told to: once, until the worker has left again.
   func dispatch() {
-    _ = Unmanaged.passRetained(queue)  // until the drain is over
+    _ = Retained(queue)  // until the drain is over
     if parking.call() { return }
     isFromPool = !isGuest && WorkerThreads.takeFromPool()
-    if isGuest || isFromPool || !WorkerThreads.runOnThreadOfItsOwn(drain) { dispatchQueue.async(execute: drain) }
+    if isGuest || isFromPool || !ThreadStart.onNewThread(drainBlock) { ThreadStart.on(dispatchQueue, drainBlock) }
   }
 
-  private func makeDrain() -> @convention(block) @Sendable () -> Void {
+  private func makeDrainBlock() -> @convention(block) @Sendable () -> Void {
     { [unowned(unsafe) self] in
       let worker = self  // which the queue may let go of in its drain
       let isFromPool = worker.isFromPool
-      repeat {} while worker.drainQueue() && isFromPool && worker.parking.park()
+      repeat {} while worker.drainQueue() && worker.waitForCall(mayPark: isFromPool)
       if isFromPool { WorkerThreads.giveBackToPool() }
     }
+  }
+
+  /// The queue has no other worker, and this one nothing to do.
+  /// - Returns: whether it has been called again.
+  private func waitForCall(mayPark: Bool) -> Bool {
+    let tidyUp = { [reference] in
+      reference?.queue?.removeIdleSlots()
+      return
+    }
+    var isTidy = false
+    let isCalled =
+      mayPark
+      && parking.park(tidyUp: {
+        tidyUp()
+        isTidy = true
+      })
+    if !isCalled, !isTidy { tidyUp() }
+    return isCalled
   }
 
   /// - Returns: whether the queue has no other worker now.
   private func drainQueue() -> Bool {
     parking.begin()
-    let queue = Unmanaged.passUnretained(queue).takeRetainedValue()
-    #if canImport(ObjectiveC)
-      return autoreleasepool { queue.drain(self) }
-    #else
-      return queue.drain(self)
-    #endif
+    let queue = Retained(adopting: Borrowed(queue)).take()
+    return withAutoreleasePool { drain(queue) }
   }
 
   // MARK: The worker of this thread
@@ -152,74 +172,147 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     if let barrier {
       self.barrier = nil
       lastEnd = nil
+      isInRecord = true
       barrier()
+      isInRecord = false
+      DeferredReleases.add(consume barrier)  // the barrier is over when this returns, whatever its captures do
       return
     }
     let level = batch.level
     lastRecordTime = nil
-    let start = lastEnd ?? DispatchTime.now().uptimeNanoseconds
+    let start = lastEnd ?? Uptime.now
     lastEnd = nil
     batchStart = start
     var count: UInt64 = 0
     var held = HeldOwner()
-    while let (index, work, lane) = batch.begin() {
-      let slot = lane._withUnsafeGuaranteedRef { $0.unretainedSlot }
-      let result = slot._withUnsafeGuaranteedRef { slot in execute(work, slot, &held) }
-      batch.setResult(result, at: index)
+    while true {
+      // The deinit of the last owner is no body: it must not run with a record in hand.
+      if held.isHolding { held.letGo(unlessFor: batch.nextSlot) }
+      guard let (index, work, lane) = batch.begin() else { break }
+      let slot = lane.with { $0.unretainedSlot }
+      slot.with { slot in execute(work, at: index, slot, &held) }
       count += 1
       if hint.wantsAttention(at: level) { break }
     }
     held.letGo()
     lastBatchWasSmall = count < 8
     guard count > 0 else { return }
-    let end = DispatchTime.now().uptimeNanoseconds
+    let end = Uptime.now
     lastEnd = end
     let each = (end - start) / count
     lastRecordTime = each
     batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
   }
 
-  /// Runs one record. What it captured is released when this returns.
+  /// Runs one record. The record is over before what it captured is released, which is when this returns: a deinit of the user's is no
+  /// body, and may wait for the queue.
   @inline(__always)
-  private func execute(_ work: consuming Work, _ slot: OwnerSlot, _ held: inout HeldOwner) -> WorkBatch.Result {
+  private func execute(_ work: consuming Work, at index: Int, _ slot: OwnerSlot, _ held: inout HeldOwner) {
     currentSlot = slot
+    isInRecord = true
+    isRecordOver = false
     defer { currentSlot = nil }
     switch consume work {
     case .ownerBlock(let body):
-      guard let owner = held.object(of: slot) else { return .skipped }
-      batch.setBegun()
-      owner._withUnsafeGuaranteedRef { body($0) }
-      return .succeeded
+      switch held.answer(for: slot) {
+      case .begins(let owner):
+        batch.setBegun()
+        owner.with { body($0) }
+        end(index, .succeeded)
+      case .heldBack(let hold):
+        holdBack(.ownerBlock(body), at: index, until: hold)
+        held.letGo()
+      case .gone: end(index, .skipped)
+      }
     case .operation(let operation):
-      held.letGo()
+      held.letGoInBackground()
+      batch.setCountsItself(at: index)
+      if operation.holdsOwner, let hold = operation.beginForOwner() {
+        return holdBack(.operation(operation), at: index, until: hold, otherwise: .countsItself)
+      }
+      (currentOperation, currentIndex) = (operation, index)
       queue.run(operation, at: batch.level)
-      return .countsItself
+      currentOperation = nil
+      if operation.holdsOwner, !operation.isExecuting { operation.endForOwner() }
+      end(index, .countsItself)
     case let work:
-      held.letGo()
-      return execute(work, slot)
+      held.letGoInBackground()
+      execute(work, at: index, slot)
     }
   }
 
-  private func execute(_ work: Work, _ slot: OwnerSlot) -> WorkBatch.Result {
+  private func execute(_ work: Work, at index: Int, _ slot: OwnerSlot) {
     switch work {
-    case .ownerBlock, .operation: return .skipped  // see above
+    case .ownerBlock, .operation: end(index, .skipped)  // see above
     case .block(let body):
-      guard slot.mayStart else { return .skipped }
+      guard slot.mayStart else { return end(index, .skipped) }
       batch.setBegun()
       body()
-      return .succeeded
-    case .reportingBlock(let body):
-      guard slot.mayStart else { return .skipped }
-      return body(batch)
+      end(index, .succeeded)
+    case .sharedOwnerBlock(let shared):
+      guard slot.mayStart else { return end(index, .skipped) }
+      switch shared.hold.begin() {
+      case .begins(let owner):
+        batch.setBegun()
+        shared.hold.call(shared.body, with: owner)
+        end(index, .succeeded)
+        shared.hold.end(owner)
+      case .heldBack: holdBack(work, at: index, until: shared.hold)
+      case .gone: end(index, .skipped)
+      }
     case .executorJob(let job):
       batch.setBegun()
       job.runSynchronously(on: queue.asUnownedTaskExecutor())
-      return .succeeded
+      end(index, .succeeded)
     case .graphNode(let run, let node):
+      batch.setCountsItself(at: index)
+      currentIndex = index
       run.run(from: node, on: self, queue)
-      return .countsItself
+      end(index, .countsItself)
     }
   }
+
+  /// The record goes back to where it came from, until somebody else holds its owner.
+  /// - Parameter result: what becomes of the record if the owner has ended.
+  private func holdBack(_ work: consuming Work, at index: Int, until hold: OwnerHold, otherwise result: WorkBatch.Result = .skipped) {
+    isInRecord = false
+    if let slot = queue.putBack(work, from: self) { hold.keep(slot) } else { end(index, result) }
+  }
+
+  @inline(__always)
+  private func end(_ index: Int, _ result: WorkBatch.Result) {
+    // From then on others read the result: it is written once.
+    if !isRecordOver { batch.setOver(result, at: index) }
+    isInRecord = false
+  }
+
+  /// What runs from now on until the record's end, observers and deinits, is no body.
+  override func bodyDidEnd(of work: AnyObject) {
+    guard isInRecord, work === currentOperation || work === currentRun else { return }
+    batch.setOver(.countsItself, at: currentIndex)
+    isRecordOver = true
+    isInRecord = false
+  }
+
+  /// Whether the record's work is unfinished: this thread is in its body, or releases what an operation captured before that finishes. For
+  /// the worker's thread.
+  var isInUnfinishedWork: Bool { isInBody || currentOperation.map { !$0.load().isFinished } ?? false }
+
+  /// Whether the record that the worker has begun last is the operation's, and not over. Under the queue's lock, after the rest of the
+  /// batch has been taken back: nothing else can begin then. The operation must not have been released.
+  ///
+  /// The worker forgets the operation before it begins another record, by an exchange of the cursor that is loaded here first; and has said
+  /// before that the record counts itself.
+  func isInside(_ operation: OwnedOperation) -> Bool {
+    batch.hasBegun && currentAddress.load(ordering: .acquiring) == UInt(bitPattern: Borrowed(operation).address)
+  }
+
+  /// The operation that this thread, which is the worker's, is inside of.
+  var operationInside: ObjectIdentifier? { currentOperation.map { ObjectIdentifier($0) } }
+
+  /// Whether this thread, which is the worker's, is inside of a body: of a job, a node or a barrier, or of an operation that has not
+  /// finished.
+  var isInBody: Bool { isInRecord && !(currentOperation?.load().isFinished ?? false) }
 
   // MARK: Graphs
 
@@ -238,8 +331,15 @@ final class Worker: BlockingObserver, @unchecked Sendable {
 
   // MARK: Blocking
 
-  override func willBlock() {
-    queue.workerWillBlock(self)
+  override func willBlock(for target: WaitTarget) {
+    queue.workerWillBlock(self, isForOwnWork: isInBody && target.includesWork(of: queue))
+  }
+
+  override func isStillBlocked(for target: WaitTarget) -> Bool {
+    guard isInBody, queue.keepsPermit(self) else { return false }
+    guard target.includesWork(of: queue) else { return true }
+    queue.workerYields(self)
+    return false
   }
 
   override func didUnblock() {
@@ -250,17 +350,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   // MARK: For the monitor
 
   /// Processor time used by the draining thread, in nanoseconds; nil where that can't be told.
-  var processorTime: UInt64? {
-    #if canImport(Darwin)
-      return nil
-    #else
-      let clock = clock.load(ordering: .relaxed)
-      guard clock != 0 else { return nil }
-      var time = timespec()
-      guard clock_gettime(clock, &time) == 0 else { return nil }
-      return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
-    #endif
-  }
+  var processorTime: UInt64? { clock.now }
 
   /// Whether there is something to run, given to the worker before it was dispatched.
   var hasWork: Bool { batch.hasRecords || barrier != nil }
@@ -270,17 +360,10 @@ final class Worker: BlockingObserver, @unchecked Sendable {
 
   func beginDrain() {
     lastEnd = nil
-    #if !canImport(Darwin)
-      var own = clockid_t()
-      if pthread_getcpuclockid(pthread_self(), &own) == 0 { clock.store(own, ordering: .relaxed) }
-    #endif
+    clock.begin()
   }
 
-  func endDrain() {
-    #if !canImport(Darwin)
-      clock.store(0, ordering: .relaxed)
-    #endif
-  }
+  func endDrain() { clock.end() }
 }
 
 extension QualityOfService {

@@ -1,44 +1,71 @@
 import Dispatch
 
-/// Looks, every two milliseconds while a queue is busy, for workers that have neither begun a record nor used their processor since the last look.
-/// They are blocked in something that we are not told of (sleep, I/O, a lock): another worker may take over, and what they had taken in advance goes back to the
-/// ready lists.
+/// Looks, every two milliseconds while a queue is busy, for workers that have neither begun a record nor used their processor since the
+/// last look. They are blocked in something that we are not told of (sleep, I/O, a lock): another worker may take over, and what they had
+/// taken in advance goes back to the ready lists.
 ///
 /// One timer per busy queue; none while every worker finds work and slots in plenty.
 extension OwnerScopedQueue {
   private static let monitorInterval = DispatchTimeInterval.milliseconds(2)
   static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
+
+  func scheduleLookAtWorkers() {
+    Uptime.call(after: Self.monitorInterval, on: Self.monitorQueue) { [reference] in reference?.queue?.lookAtWorkers() }
+  }
+
+  func lookAtWorkers() { core.mutate { state, _ in state.lookAtWorkers(self) } }
+}
+
+extension QueueState {
+  /// 100 ms.
+  private static let mostQuietLooks = 50
   /// A thread that used less of its processor than this since the last look is taken to be blocked, in nanoseconds.
   private static let leastProcessorTime: UInt64 = 300_000
 
-  func scheduleLookAtWorkers() {
-    Self.monitorQueue.asyncAfter(deadline: .now() + Self.monitorInterval) { [reference] in reference?.queue?.lookAtWorkers() }
+  fileprivate mutating func lookAtWorkers(_ queue: OwnerScopedQueue) {
+    isMonitored = false
+    var hasMoved = false
+    for worker in workers.active where look(at: worker) { hasMoved = true }
+    letMoreIn(hasMoved: hasMoved)
+    let needsMonitor = stuck > 0 || hasWork || !runs.isEmpty || workers.active.contains { $0.batch.hasRest }
+    if needsMonitor, !workers.active.isEmpty { monitor(queue) }
   }
 
-  func lookAtWorkers() {
-    lock.lock()
-    state.isMonitored = false
-    for worker in state.workers.active { look(at: worker) }
-    let needsMonitor = state.stuck > 0 || state.hasWork || !state.runs.isEmpty || state.workers.active.contains { $0.batch.hasRest }
-    if needsMonitor, !state.workers.active.isEmpty { state.monitor(self) }
-    unlockAndFollowUp()
+  /// Whatever bodies do: one more worker whenever work is ready and none has finished for long.
+  private mutating func letMoreIn(hasMoved: Bool) {
+    guard hasWork, !hasMoved else {
+      quietLooks = 0
+      return
+    }
+    quietLooks += 1
+    guard quietLooks >= Self.mostQuietLooks else { return }
+    quietLooks = 0
+    extraWorkers += 1
   }
 
-  private func look(at worker: Worker) {
+  /// - Returns: whether the worker has begun something since the last look.
+  private mutating func look(at worker: Worker) -> Bool {
     var sighting = Worker.Sighting(serial: worker.serial, position: worker.batch.position)
     let last = worker.lastSeen
     let processorTime = worker.processorTime
     sighting.processorTime = processorTime ?? 0
     worker.lastSeen = sighting
-    if worker.isArriving, !worker.batch.hasBegun { return state.setStuck(worker, false) }
+    if worker.isArriving, !worker.batch.hasBegun {
+      setStuck(worker, false)
+      return false
+    }
     let hasMoved = sighting.serial != last.serial || sighting.position != last.position
-    if !hasMoved, sighting.serial != 0 { state.recordTime = QueueState.unknownTime }
+    if !hasMoved, sighting.serial != 0 { recordTime = QueueState.unknownTime }
     let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false
     let isStuck = !hasMoved && !isComputing && sighting.serial != 0
-    state.setStuck(worker, isStuck && !worker.isWaiting)
-    if isStuck {
-      state.settle(worker, isWorker: false)
-      state.takeBatchBack(from: worker)
-    }
+    setStuck(worker, isStuck && !worker.isWaiting)
+    guard isStuck else { return hasMoved }
+    // First of all: from here on the worker begins nothing, so that what is over now is what it began last.
+    takeBatchBack(from: worker)
+    // Without a record, too: the first of its batch may have been held back, and what it let go of then blocks.
+    let hasNoRecord = !worker.batch.hasBegun && !isBarrierRunning && !Mutation.monitorLooksAtRecordsOnly.isOn
+    if worker.batch.isCurrentOver || hasNoRecord { setOutside(worker) }
+    settle(worker, includingCurrent: worker.isOutside)
+    return false
   }
 }

@@ -1,20 +1,34 @@
 import Foundation
 
-/// The command line tool: `ownedops scan`, `ownedops run`, `ownedops graph`.
+/// The command line tool: `ownedops scan`, `run`, `graph`, `status`, and what is made of their tables.
 public enum Tool {
   static let version = "1.0.0"
+
+  /// All that users see, in the order of the help.
+  static let commands = [
+    ScanOptions.syntax, RunOptions.syntax, GraphCommand.syntax, StatusCommand.syntax, FetchOptions.syntax,
+    ReferenceCommands.completionSyntax,
+    ReferenceCommands.manualSyntax,
+  ]
 
   /// What the process ends with.
   enum ExitStatus {
     static let success: Int32 = 0
     static let failure: Int32 = 1
     static let badInput: Int32 = 2
+    /// Of `scan`: its budget was used up before it was done.
+    static let budgetUsedUp: Int32 = 3
+    /// Of `scan`: it came to its end, and something could not be read.
+    static let unreadable: Int32 = 4
   }
 
   /// Reads the process's arguments, does what they say, and ends the process.
   public static func main() -> Never {
     RawFile.openMissingStandardDescriptors()
+    // What can't be written is an error that is told, not the end.
     signal(SIGPIPE, SIG_IGN)
+    signal(SIGXFSZ, SIG_IGN)
+    Interruption.endQuietlyOnQuit()
     // Arguments as they were given: `CommandLine.arguments` repairs what is not UTF-8.
     let count = Int(CommandLine.argc)
     let arguments = (1..<max(1, count)).compactMap { place in
@@ -42,7 +56,7 @@ public enum Tool {
 
   private static func dispatch(_ arguments: [[UInt8]]) throws(UsageError) -> Int32 {
     guard let first = arguments.first.map({ String(decoding: $0, as: UTF8.self) }) else {
-      Console.shared.note(helpText)
+      Console.shared.noteText(narrow(helpText, for: 2) + "\n")
       return ExitStatus.badInput
     }
     let rest = Array(arguments.dropFirst())
@@ -50,19 +64,31 @@ public enum Tool {
     case "scan": return try command(ScanOptions.syntax, rest) { arguments throws(UsageError) in try ScanCommand.run(arguments) }
     case "run": return try command(RunOptions.syntax, rest) { arguments throws(UsageError) in try RunCommand.run(arguments) }
     case "graph": return try command(GraphCommand.syntax, rest) { arguments throws(UsageError) in try GraphCommand.run(arguments) }
-    case ProcessGuard.command: return ProcessGuard.serve(rest.first.map { String(decoding: $0, as: UTF8.self) } ?? "")
+    case "status": return try command(StatusCommand.syntax, rest) { arguments throws(UsageError) in try StatusCommand.run(arguments) }
+    case "fetch": return try command(FetchOptions.syntax, rest) { arguments throws(UsageError) in try FetchCommand.run(arguments) }
+    case "completion":
+      return try command(ReferenceCommands.completionSyntax, rest) { arguments throws(UsageError) in
+        try ReferenceCommands.complete(arguments, commands)
+      }
+    case "man":
+      return try command(ReferenceCommands.manualSyntax, rest) { arguments throws(UsageError) in
+        try ReferenceCommands.showManual(arguments, commands)
+      }
+    case ProcessGuard.command: return ProcessGuard.serve(rest.map { String(decoding: $0, as: UTF8.self) })
+    case OutputSink.command: return OutputSink.serve()
+    case Keeper.command: return Keeper.serve(rest.map { String(decoding: $0, as: UTF8.self) })
     case "--version":
       Console.shared.write("ownedops \(version)\n")
     case "--help", "-h":
-      Console.shared.write(helpText + "\n")
+      Console.shared.write(narrow(helpText, for: 1) + "\n")
     case "help":
       guard let topic = rest.first else {
-        Console.shared.write(helpText + "\n")
+        Console.shared.write(narrow(helpText, for: 1) + "\n")
         break
       }
       return try dispatch([topic, Array("--help".utf8)])
     default:
-      let known = ["scan", "run", "graph", "help", "--help", "--version"]
+      let known = commands.map(\.name) + ["help", "--help", "--version"]
       let kind = first.hasPrefix("-") ? "option" : "command"
       throw UsageError("unknown \(kind) \(first)\(Suggestion.text(for: first, among: known)); see ownedops --help")
     }
@@ -74,10 +100,14 @@ public enum Tool {
   ) throws(UsageError) -> Int32 {
     let parsed = try Arguments(arguments, syntax: syntax)
     guard !parsed.wantsHelp else {
-      Console.shared.write(syntax.helpText)
+      Console.shared.write(syntax.helpText(width: Console.columns(of: 1)))
       return ExitStatus.success
     }
     return try body(parsed)
+  }
+
+  private static func narrow(_ text: String, for descriptor: Int32) -> String {
+    NarrowText(width: Console.columns(of: descriptor)).wrapped(text)
   }
 
   private static let helpText = """
@@ -86,13 +116,17 @@ public enum Tool {
     Usage: ownedops <command> [options]
 
     Commands:
-      scan [DIR ...]   find duplicate files
-      run FILE         run a graph of commands
-      graph FILE       draw a graph of commands
+      scan [PATH ...]      find duplicate files
+      run FILE [JOB ...]   run a graph of commands
+      graph FILE           draw a graph of commands
+      status JOURNAL       say what a journal of run knows
+      fetch URL ...        download files
+      completion SHELL     print the completion for bash, zsh or fish
+      man                  print the manual page
 
     Options:
-      -h, --help       show this help; ownedops <command> --help shows more
-      --version        show the version
+      -h, --help           show this help; ownedops <command> --help shows more
+      --version            show the version
 
     Example:
       ownedops scan ~/Pictures --budget 10s

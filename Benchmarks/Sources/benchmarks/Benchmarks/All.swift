@@ -2,8 +2,8 @@ extension Benchmark {
   /// In the order in which they run.
   static var all: [Benchmark] {
     [
-      jobs, operations, shapes, chain, graphs, ownerEnd, skipping, memory, latency, owners, fairness, observation,
-      peers, scalingCount, scalingOwners, scalingThreads, scalingEdges, latencyUnderLoad, instructions, feed,
+      jobs, operations, shapes, chain, graphs, ownerEnd, skipping, memory, latency, owners, fairness, observation, requests,
+      peers, scalingCount, scalingOwners, scalingThreads, scalingEdges, latencyUnderLoad, locks, events, instructions, feed,
     ]
   }
 }

@@ -26,8 +26,8 @@ extension Benchmark {
     }
   }
 
-  /// How long, in nanoseconds, `end()` kept the caller, and how long it took from then until the last object that a job had captured was freed.
-  /// And how long, in the same place, it keeps the caller to hand an empty closure to a GCD queue that has nothing to do.
+  /// How long, in nanoseconds, `end()` kept the caller, and how long it took from then until the last object that a job had captured was
+  /// freed. And how long, in the same place, it keeps the caller to hand an empty closure to a GCD queue that has nothing to do.
   private static func endOwner(pendingJobs count: Int, isSuspended: Bool) -> (endTime: Double, wakeTime: Double, releaseTime: Double) {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let gate = Gate()

@@ -28,7 +28,8 @@ extension Benchmark {
 
   static var chain: Benchmark {
     Benchmark("P3-chain", "operations that each wait for the one before") { session in
-      // Almost a minute for one sample of the peer, a twentieth of a second for a chain of ours: of these, one sample is many, one after the other.
+      // Almost a minute for one sample of the peer, a twentieth of a second for a chain of ours: of these, one sample is many, one after
+      // the other.
       let chain = GraphShape.chain(session.pick(16_000, quick: 1000))
       try session.compare(
         "chain of \(chain.nodeCount.short)", count: chain.nodeCount, pairs: session.pick(3, quick: 1), warmUp: false,

@@ -2,8 +2,9 @@ import Foundation
 
 /// Somebody flings a feed of pictures: in each frame some cells leave the screen, and as many come.
 ///
-/// A cell is there for two frames, a thirtieth of a second, and asks for two pictures of a millisecond each. So in each frame 40 cells ask for 80 ms of work, where two
-/// processors have 33 ms: more than twice what can be done, and most of what is asked for is not wanted any more when its turn comes.
+/// A cell is there for two frames, a thirtieth of a second, and asks for two pictures of a millisecond each. So in each frame 40 cells ask
+/// for 80 ms of work, where two processors have 33 ms: more than twice what can be done, and most of what is asked for is not wanted any
+/// more when its turn comes.
 struct Scroll {
   let cellCount: Int
 

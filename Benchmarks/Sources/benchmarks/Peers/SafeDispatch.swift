@@ -1,8 +1,8 @@
 import Dispatch
 import Foundation
 
-/// The wrapper that projects write for themselves: whoever queues work registers under an identifier when it is made, unregisters in its deinit, and
-/// blocks look the identifier up before they do anything.
+/// The wrapper that projects write for themselves: whoever queues work registers under an identifier when it is made, unregisters in its
+/// deinit, and blocks look the identifier up before they do anything.
 final class SafeDispatch: @unchecked Sendable {  // the table is guarded by the lock
   static let shared = SafeDispatch()
 

@@ -1,8 +1,8 @@
 import OwnedOperations
 import Synchronization
 
-/// The owner in all contenders, those included that know nothing of owners. Each contender has one of its own, because a weak reference anywhere
-/// makes an object slower to retain everywhere.
+/// The owner in all contenders, those included that know nothing of owners. Each contender has one of its own, because a weak reference
+/// anywhere makes an object slower to retain everywhere.
 final class Screen: OperationOwner, Sendable {
   let lifetimeToken = OwnerLifetime.Token()
   private let visits = Atomic<Int>(0)

@@ -13,6 +13,11 @@ enum ProbeProcess {
     return try JSONDecoder().decode(MemoryFootprint.self, from: output)
   }
 
+  /// What a download cost, as the task says in its output.
+  static func download(_ probe: String, count: Int) throws -> DownloadCost {
+    try JSONDecoder().decode(DownloadCost.self, from: try run(program, ["--once", probe, "\(count)"]))
+  }
+
   /// Instructions of all threads for each repetition of the task: the difference between many and few.
   static func instructions(_ probe: String, count: Int) throws -> Double {
     try difference(probe, count: count) { count in

@@ -1,9 +1,8 @@
 import Foundation
 
-/// `--log-dir`: a file for each job.
+/// `--log-dir`: a file for each job, which grows while the job runs.
 final class JobLogs: Sendable {
   private let directory: String
-  private let failures = Guarded(0)
 
   init(directory: String) throws(UsageError) {
     self.directory = directory
@@ -15,22 +14,12 @@ final class JobLogs: Sendable {
     guard access(directory, W_OK) == 0 else { throw UsageError("--log-dir: can't write in \(directory): \(RawFile.message(errno))") }
   }
 
-  /// How many logs are not complete.
-  var failureCount: Int { failures.withLock { $0 } }
-
-  func write(_ name: String, contentsOf output: Int32) {
+  /// Begins the log of a job. The descriptor is the caller's.
+  func open(_ name: String) throws(UsageError) -> (path: String, descriptor: Int32) {
     let path = directory + "/" + Self.fileName(name)
-    let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
-    var error = file >= 0 ? nil : errno
-    if file >= 0 {
-      error = RawFile.copyAll(from: output, to: file)
-      // Some file systems find out late that there is no room.
-      if close(file) != 0, error == nil { error = errno }
-    }
-    if let error {
-      failures.withLock { $0 += 1 }
-      Console.shared.note("ownedops: can't write the log of \(name) to \(path): \(RawFile.message(error))")
-    }
+    let descriptor = Foundation.open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0o666)
+    guard descriptor >= 0 else { throw UsageError("its log \(path) can't be created: \(RawFile.message(errno))") }
+    return (path, descriptor)
   }
 
   /// No two names give the same: what is not a letter, digit, `_`, `-` or an inner `.` is written as `%xx`.

@@ -1,34 +1,59 @@
 import Foundation
 
-/// What left its job's process group: a daemon, a session of its own. Where orphans become our children they are found at the end.
-enum Orphans {
-  /// Each round ends one generation. A process that can't even be killed, because it hangs in the kernel, is not waited for longer than this.
-  private static let mostRounds = 1000
-  private static let patience = DispatchTimeInterval.seconds(1)
+/// What left its job's process group: a daemon, a session of its own. Where orphans become our children they are found at the end, asked to
+/// end, and after the grace made to.
+struct Orphans: Sendable {
+  /// The others that were there before the run: an `exec` gives a program the children of the one before it.
+  private let hadOthers: Bool
+  private let processGuard: ProcessGuard?
 
-  /// - Parameter kept: a child that stays.
-  static func killAll(except kept: pid_t?) {
+  /// To be made before the first command, and after the guard.
+  init(processGuard: ProcessGuard?) {
+    self.processGuard = processGuard
+    hadOthers = !ProcessTable().descendants(of: getpid(), except: Self.ours(processGuard)).isEmpty
+  }
+
+  private static func ours(_ processGuard: ProcessGuard?) -> Set<pid_t> {
+    OutputSink.processes.union(processGuard.map { [$0.process] } ?? [])
+  }
+
+  /// A process that can't even be killed, because it hangs in the kernel, is not waited for longer than this.
+  private static let patience = Duration.seconds(1)
+  private static let pause = DispatchTimeInterval.milliseconds(20)
+
+  /// Returns when none is left.
+  /// - Parameters:
+  ///   - isHurried: asked again and again; once true, there is no grace left.
+  ///   - count: told of how many it waits for.
+  func end(grace: Duration, isHurried: () -> Bool, count: (Int) -> Void) {
     #if os(Linux)
-      // What is listed has not been reaped, so its exit is still to be announced: each is worth one wait. By then its children are ours.
       let exits = ChildReaper.shared.announceExits()
-      for _ in 0..<mostRounds {
-        let orphans = children().filter { $0 != kept }
-        guard !orphans.isEmpty else { return }
-        for orphan in orphans { kill(orphan, SIGKILL) }
-        for _ in orphans {
-          guard exits.wait(timeout: .now() + patience) == .success else { return }
+      // When each was asked to end.
+      var asked: [ProcessTable.Process: ContinuousClock.Instant] = [:]
+      while true {
+        let now = ContinuousClock.now
+        let left = remaining().filter { asked[$0].map { now - $0 < grace + Self.patience } ?? true }
+        count(left.count)
+        guard !left.isEmpty else { return }
+        let grace = isHurried() ? .zero : grace
+        for process in left {
+          let isOver = now - (asked[process] ?? now) >= grace
+          if asked[process] == nil { asked[process] = now }
+          if isOver {
+            kill(process.number, SIGKILL)
+          } else if asked[process] == now {
+            ProcessGroup.signalProcess(process.number, SIGTERM)
+          }
         }
+        _ = exits.wait(timeout: .now() + Self.pause)
       }
     #endif
   }
 
-  #if os(Linux)
-    private static func children() -> [pid_t] {
-      let tasks = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task")) ?? []
-      return tasks.flatMap { task -> [pid_t] in
-        guard let bytes = RawFile.contents(of: "/proc/self/task/\(task)/children") else { return [] }
-        return String(decoding: bytes, as: UTF8.self).split(separator: " ").compactMap { pid_t($0) }
-      }
-    }
-  #endif
+  /// If there were others, only what is known to be this run's: what comes from them may be our child by now.
+  private func remaining() -> Set<ProcessTable.Process> {
+    let all = ProcessTable().descendants(of: getpid(), except: Self.ours(processGuard))
+    guard hadOthers else { return all }
+    return all.filter { process in processGuard?.mark.isBorne(by: process.number) == true }
+  }
 }

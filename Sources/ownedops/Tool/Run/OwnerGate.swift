@@ -7,51 +7,28 @@ import OwnedOperations
 final class OwnerGate: Sendable {
   private struct State {
     var running = 0
-    var waiting: [[JobOperation]] = Array(repeating: [], count: 5)
-    var heads = Array(repeating: 0, count: 5)
-
-    mutating func next() -> JobOperation? {
-      for level in 0..<5 where heads[level] < waiting[level].count {
-        let job = waiting[level][heads[level]]
-        heads[level] += 1
-        if heads[level] == waiting[level].count {
-          waiting[level].removeAll()
-          heads[level] = 0
-        }
-        return job
-      }
-      return nil
-    }
+    var line = WaitingLine()
   }
 
   private let limit: Int
-  private let queue: OwnerScopedQueue
+  /// Returns false if the job's owner has ended, and the job with it.
+  private let letIn: @Sendable (JobOperation) -> Bool
   private let state = Guarded(State())
 
-  init(limit: Int, queue: OwnerScopedQueue) {
+  /// - Parameter letIn: called under no lock; returns false if the job's owner has ended, and the job with it.
+  init(limit: Int, letIn: @escaping @Sendable (JobOperation) -> Bool) {
     self.limit = limit
-    self.queue = queue
+    self.letIn = letIn
   }
 
   /// Watches over the job until it is ready.
   /// - Returns: to be kept until the job has finished.
-  func receive(_ job: JobOperation) -> OperationObservation {
-    job.observe(\.isReady, options: [.initial, .new]) { [self] operation, change in
-      guard change.newValue == true, let job = operation as? JobOperation else { return }
-      arrive(job)
-    }
-  }
+  func receive(_ job: JobOperation) -> OperationObservation { job.whenReady { [self] in arrive($0) } }
 
   private func arrive(_ job: JobOperation) {
-    guard !job.isFinished else { return }
-    guard !job.isCancelled else {
-      // It finishes without having run.
-      job.start()
-      return
-    }
     let isLetIn = state.withLock { state in
       guard state.running < limit else {
-        state.waiting[job.level].append(job)
+        state.line.append(job)
         return false
       }
       state.running += 1
@@ -60,22 +37,12 @@ final class OwnerGate: Sendable {
     if isLetIn, !letIn(job) { didEnd() }
   }
 
-  /// - Returns: false if the owner has ended, and the job with it.
-  private func letIn(_ job: JobOperation) -> Bool {
-    do throws(OwnerScopedQueueError) {
-      try queue.enqueue([job])
-      return true
-    } catch {
-      return false
-    }
-  }
-
   /// A job that was let in has run.
   func didEnd() {
     while true {
       let next = state.withLock { state in
         state.running -= 1
-        let next = state.next()
+        let next = state.line.removeFirst()
         if next != nil { state.running += 1 }
         return next
       }
@@ -85,7 +52,16 @@ final class OwnerGate: Sendable {
 }
 
 extension JobOperation {
-  fileprivate var level: Int {
+  /// Calls the body once the job may run. One that has been cancelled finishes without having run.
+  /// - Returns: to be kept until the job has finished.
+  func whenReady(_ body: @escaping @Sendable (JobOperation) -> Void) -> OperationObservation {
+    observe(\.isReady, options: [.initial, .new]) { operation, change in
+      guard change.newValue == true, let job = operation as? JobOperation, !job.isFinished else { return }
+      if job.isCancelled { job.start() } else { body(job) }
+    }
+  }
+
+  var level: Int {
     switch job.priority {
     case .veryHigh: 0
     case .high: 1

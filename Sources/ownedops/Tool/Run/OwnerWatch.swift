@@ -22,7 +22,7 @@ final class OwnerWatch: Sendable {
       queue.asyncAfter(deadline: .now() + time.inSeconds, execute: end)
       return true
     case .process(let process):
-      let birth = Self.birth(of: process)
+      let birth = ProcessFields(of: process)?.birth
       isOver = { Self.hasExited(process, bornAt: birth) }
     case .fileRemoved(let path):
       isOver = {
@@ -55,39 +55,14 @@ final class OwnerWatch: Sendable {
     self.timer.withLock { $0 = timer }
   }
 
-  private static func hasExited(_ process: pid_t, bornAt birth: String?) -> Bool {
+  static func hasExited(_ process: pid_t, bornAt birth: String?) -> Bool {
     if kill(process, 0) != 0, errno == ESRCH { return true }
     #if os(Linux)
       // Exited and not waited for; or another process with the number of the one that was meant.
-      guard let fields = fields(of: process) else { return true }
-      return fields.first == "Z" || fields.first == "X" || birth != nil && birth != Self.birth(fields)
+      guard let fields = ProcessFields(of: process) else { return true }
+      return fields.hasExited || birth != nil && birth != fields.birth
     #else
       return false
     #endif
   }
-
-  private static func birth(of process: pid_t) -> String? {
-    #if os(Linux)
-      return fields(of: process).flatMap(birth)
-    #else
-      return nil
-    #endif
-  }
-
-  #if os(Linux)
-    private static func birth(_ fields: [Substring]) -> String? { fields.count > 19 ? String(fields[19]) : nil }
-
-    /// From the state on: what comes before is a name in parentheses that may hold anything.
-    private static func fields(of process: pid_t) -> [Substring]? {
-      let descriptor = open("/proc/\(process)/stat", O_RDONLY | O_CLOEXEC)
-      guard descriptor >= 0 else { return nil }
-      defer { close(descriptor) }
-      var buffer = [UInt8](repeating: 0, count: 1024)
-      let count = buffer.withUnsafeMutableBytes { RawFile.fill($0, from: descriptor) }
-      guard count > 0 else { return nil }
-      let text = String(decoding: buffer.prefix(count), as: UTF8.self)
-      guard let close = text.lastIndex(of: ")") else { return nil }
-      return text[text.index(after: close)...].split(separator: " ")
-    }
-  #endif
 }

@@ -4,197 +4,163 @@ import Foundation
 struct Candidate {
   let directory: DirectoryNode
   let file: DirectoryNode.File
-  /// Of the file's beginning. Nil: not read yet, or not to be read.
-  var fingerprint: UInt64?
 
   var name: [UInt8] { directory.name(of: file) }
   var path: [UInt8] { directory.path(of: name) }
 }
 
-/// All candidates, by size. Each is written by the one job that fingerprints it, and read by jobs that come after.
-final class CandidateTable: @unchecked Sendable {  // no element is touched by two jobs at a time, see above
-  private let storage: UnsafeMutableBufferPointer<Candidate>
-
-  init(_ candidates: [Candidate]) {
-    storage = .allocate(capacity: candidates.count)
-    _ = storage.initialize(from: candidates)
+/// All candidates, by size. The fingerprint of each is written by one job, and read by jobs that come after.
+final class CandidateTable: @unchecked Sendable {  // no fingerprint is written by two jobs at a time, see above; the rest is constant
+  struct Place {
+    let directory: Int32
+    let file: Int32
   }
 
-  deinit {
-    storage.deinitialize()
-    storage.deallocate()
+  private let nodes: [DirectoryNode]
+  private let places: [Place]
+  /// Of the files' beginnings. Zero: not read yet, or not to be read. Apart from the places, which others read meanwhile.
+  private let fingerprints: UnsafeMutablePointer<UInt64>
+
+  init(_ places: [Place], of nodes: [DirectoryNode]) {
+    self.nodes = nodes
+    self.places = places
+    fingerprints = .allocate(capacity: places.count)
+    fingerprints.initialize(repeating: 0, count: places.count)
   }
 
-  var count: Int { storage.count }
+  deinit { fingerprints.deallocate() }
+
+  var count: Int { places.count }
+
+  /// In the order of directories, then of files.
+  func sorted(_ range: Range<Int>) -> [Int] {
+    range.sorted { (places[$0].directory, places[$0].file) < (places[$1].directory, places[$1].file) }
+  }
 
   subscript(place: Int) -> Candidate {
-    get { storage[place] }
-    set { storage[place] = newValue }
+    let directory = directory(of: place)
+    return Candidate(directory: directory, file: directory.files[Int(places[place].file)])
   }
+
+  func directory(of place: Int) -> DirectoryNode { nodes[Int(places[place].directory)] }
+
+  func fingerprint(of place: Int) -> UInt64? { fingerprints[place] == 0 ? nil : fingerprints[place] }
+  func setFingerprint(_ value: UInt64, of place: Int) { fingerprints[place] = value == 0 ? 1 : value }
 }
 
-/// Reads candidates for one job, with one buffer, a piece at a time.
+/// Reads candidates for one job, with buffers of its own, a piece at a time.
 final class CandidateReader {
-  static let headLength = 1 << 16
+  /// What tells most files of one size apart, and what many files have no more of.
+  static let headLength = 1 << 12
+  static let pieceLength = 1 << 16
+  /// More are not read side by side.
+  static let mostAtOnce = 32
 
-  private let first = UnsafeMutableRawBufferPointer.allocate(byteCount: headLength, alignment: 16)
-  private let second = UnsafeMutableRawBufferPointer.allocate(byteCount: headLength, alignment: 16)
+  /// Why a file is no candidate any more.
+  enum Fault: Error {
+    case error(Int32)
+    /// It is not what it was.
+    case changed
+  }
+
+  private let table: CandidateTable
   private let census: Census
-  private let shouldStop: () -> Bool
+  private let directories: OpenDirectories
+  private let note: (_ place: Int) -> Bool
+  private var pieces: UnsafeMutableRawBufferPointer
+  private var path: [UInt8] = []
   private(set) var bytesRead = 0
 
-  init(_ census: Census, shouldStop: @escaping () -> Bool) {
+  let shouldStop: () -> Bool
+
+  /// - Parameters:
+  ///   - shouldStop: asked between pieces.
+  ///   - note: asked whether a file that can't be read is to be told of; it is told of once.
+  init(
+    _ table: CandidateTable, _ census: Census, _ directories: OpenDirectories, shouldStop: @escaping () -> Bool,
+    note: @escaping (_ place: Int) -> Bool = { _ in true }
+  ) {
+    self.table = table
     self.census = census
+    self.directories = directories
     self.shouldStop = shouldStop
+    self.note = note
+    pieces = .allocate(byteCount: Self.headLength, alignment: 16)
   }
 
-  deinit {
-    first.deallocate()
-    second.deallocate()
+  deinit { pieces.deallocate() }
+
+  /// Of the beginning. Nil if it can't be read, which has been noted.
+  func fingerprint(of place: Int) -> UInt64? {
+    let file = table[place].file
+    return fingerprint(of: place, 0..<min(Int(file.size), Self.headLength))
   }
 
-  /// What a read came to.
-  enum Answer<Value> {
-    case value(Value)
-    /// The file is not what it was, or can't be read. It has been noted.
-    case unreadable
-    /// The owner has ended.
-    case stopped
-  }
-
-  /// Of the first 64 kB: of a smaller file, of all of it.
-  func fingerprint(of candidate: Candidate, in directory: Int32) -> Answer<UInt64> {
-    guard !shouldStop() else { return .stopped }
-    guard let descriptor = open(candidate, in: directory) else { return .unreadable }
+  /// Of a part. Nil if it can't be read, which has been noted, or if it should stop.
+  func fingerprint(of place: Int, _ range: Range<Int>) -> UInt64? {
+    guard !shouldStop(), let descriptor = open(place) else { return nil }
     defer { close(descriptor) }
-    let length = min(Int(candidate.file.size), first.count)
-    guard let piece = read(length, into: first, from: descriptor, candidate) else { return .unreadable }
+    prepare(pieces: 1, of: min(range.count, Self.pieceLength))
     var hash = StreamHash()
-    hash.add(piece)
-    return .value(hash.value)
-  }
-
-  /// Of everything.
-  func fullFingerprint(of candidate: Candidate) -> Answer<UInt64> {
-    guard let descriptor = open(candidate) else { return .unreadable }
-    defer { close(descriptor) }
-    var hash = StreamHash()
-    var rest = Int(candidate.file.size)
-    while rest > 0 {
-      guard !shouldStop() else { return .stopped }
-      guard let piece = read(min(rest, first.count), into: first, from: descriptor, candidate) else { return .unreadable }
+    var offset = range.lowerBound
+    while offset < range.upperBound {
+      if offset > range.lowerBound, shouldStop() { return nil }
+      guard let piece = read(min(range.upperBound - offset, Self.pieceLength), at: offset, 0, from: descriptor, place) else { return nil }
       hash.add(piece)
-      rest -= piece.count
+      offset += piece.count
     }
-    return .value(hash.value)
+    return hash.value
   }
 
-  /// Byte by byte.
-  /// - Returns: of two files that differ, or one of which can't be read, which it was is told by ``Comparison``.
-  func compare(_ left: Candidate, _ right: Candidate) -> Answer<Comparison> {
-    guard let leftDescriptor = open(left) else { return .value(.leftUnreadable) }
-    defer { close(leftDescriptor) }
-    guard let rightDescriptor = open(right) else { return .unreadable }
-    defer { close(rightDescriptor) }
-    var rest = Int(left.file.size)
-    while rest > 0 {
-      guard !shouldStop() else { return .stopped }
-      let length = min(rest, first.count)
-      guard let leftPiece = read(length, into: first, from: leftDescriptor, left) else { return .value(.leftUnreadable) }
-      guard let rightPiece = read(length, into: second, from: rightDescriptor, right) else { return .unreadable }
-      guard leftPiece.elementsEqual(rightPiece, byMemoryOf: length) else { return .value(.different) }
-      rest -= length
-    }
-    return .value(.equal)
-  }
-
-  enum Comparison {
-    case equal, different, leftUnreadable
-  }
-
-  // MARK: Reading
-
-  private func open(_ candidate: Candidate) -> Int32? {
-    let directory = candidate.directory.openDirectory()
-    guard directory >= 0 else {
-      census.note(error: -directory, at: candidate.path, isDirectory: true)
-      return nil
-    }
-    defer { close(directory) }
-    return open(candidate, in: directory)
-  }
-
-  private func open(_ candidate: Candidate, in directory: Int32) -> Int32? {
-    // Without blocking: a pipe may have taken the file's place.
-    let descriptor = candidate.name.withCString { openat(directory, $0, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) }
+  /// Opens a file for ``read(_:at:_:from:_:)``. Nil if it is not what it was, which has been noted.
+  func open(_ place: Int) -> Int32? {
+    let candidate = table[place]
+    let descriptor = directories.openFile(candidate.file, in: candidate.directory, &path)
     guard descriptor >= 0 else {
-      census.note(error: errno, at: candidate.path, isDirectory: false)
+      tell(.error(-descriptor), place)
       return nil
     }
     var status = stat()
-    guard fstat(descriptor, &status) == 0, FileIdentity(status) == candidate.file.identity, status.st_mode & S_IFMT == S_IFREG,
-      Int64(status.st_size) == candidate.file.size
+    guard fstat(descriptor, &status) == 0, FileIdentity(status) == candidate.directory.identity(of: candidate.file),
+      status.st_mode & S_IFMT == S_IFREG, Int64(status.st_size) == candidate.file.size
     else {
       close(descriptor)
-      noteChange()
+      tell(.changed, place)
       return nil
     }
     return descriptor
   }
 
-  private func read(
-    _ length: Int, into buffer: UnsafeMutableRawBufferPointer, from descriptor: Int32, _ candidate: Candidate
-  ) -> UnsafeRawBufferPointer? {
-    let count = RawFile.fill(UnsafeMutableRawBufferPointer(rebasing: buffer[..<length]), from: descriptor)
+  /// Makes room for so many pieces of this length at most.
+  func prepare(pieces count: Int, of length: Int) {
+    let needed = count * length
+    guard pieces.count < needed else { return }
+    pieces.deallocate()
+    pieces = .allocate(byteCount: needed, alignment: 16)
+  }
+
+  /// A part of an open file. Nil if there is no such part any more, which has been noted.
+  /// - Parameter number: of the room for it.
+  func read(_ length: Int, at offset: Int, _ number: Int, from descriptor: Int32, _ place: Int) -> UnsafeRawBufferPointer? {
+    let start = number * length
+    let buffer = UnsafeMutableRawBufferPointer(rebasing: pieces[start..<start + length])
+    let count = RawFile.fill(buffer, from: descriptor, at: offset)
     guard count == length else {
-      if count < 0 { census.note(error: Int32(-count), at: candidate.path, isDirectory: false) } else { noteChange() }
+      tell(count < 0 ? .error(Int32(-count)) : .changed, place)
       return nil
     }
     bytesRead += count
-    return UnsafeRawBufferPointer(rebasing: buffer[..<length])
+    return UnsafeRawBufferPointer(buffer)
   }
 
-  private func noteChange() {
-    var tally = Census.Tally()
-    tally.changed = 1
-    census.add(tally)
-  }
-}
-
-/// Tells most different contents apart. Equal hashes prove nothing: contents are compared.
-struct StreamHash {
-  private var state: UInt64 = 0x9e37_79b9_7f4a_7c15
-  private var length: UInt64 = 0
-
-  /// Pieces of other lengths than a multiple of eight must come last.
-  mutating func add(_ bytes: UnsafeRawBufferPointer) {
-    var place = 0
-    while place + 8 <= bytes.count {
-      mix(bytes.loadUnaligned(fromByteOffset: place, as: UInt64.self))
-      place += 8
+  private func tell(_ fault: Fault, _ place: Int) {
+    guard note(place) else { return }
+    switch fault {
+    case .error(let error): census.note(error: error, at: table[place].path, isDirectory: error == ENOTDIR)
+    case .changed:
+      var tally = Census.Tally()
+      tally.changed = 1
+      census.add(tally)
     }
-    var last: UInt64 = 0
-    while place < bytes.count {
-      last = last << 8 | UInt64(bytes[place])
-      place += 1
-    }
-    mix(last)
-    length &+= UInt64(bytes.count)
-  }
-
-  @inline(__always)
-  private mutating func mix(_ word: UInt64) {
-    let product = (state ^ word).multipliedFullWidth(by: 0xd6e8_feb8_6659_fd93)
-    state = (product.high ^ product.low) &+ 0xa076_1d64_78bd_642f
-  }
-
-  var value: UInt64 { (state ^ length) &* 0xff51_afd7_ed55_8ccd }
-}
-
-extension UnsafeRawBufferPointer {
-  /// Both have at least `length` bytes.
-  fileprivate func elementsEqual(_ other: UnsafeRawBufferPointer, byMemoryOf length: Int) -> Bool {
-    guard let left = baseAddress, let right = other.baseAddress else { return length == 0 }
-    return memcmp(left, right, length) == 0
   }
 }

@@ -4,21 +4,23 @@ import Synchronization
 
 /// Counts jobs where they begin: with the first instruction of their bodies, whatever the queue promises.
 ///
-/// The end of the owners leaves a stamp, taken when the call that ends them has returned. A body that begins after it is *late*. That alone breaks no
-/// promise: its start may have been decided before the end and have been on its way to the body. A body can't know when that was, and the
-/// queue that is being examined isn't asked. What is known is how many such starts there can have been. From the decision until
-/// its body has returned a job takes one of the engine's places, of which there are as many as jobs may run at a time; and a place in which a
-/// body was running at the stamp had no start under way. So
+/// The end of the owners leaves a stamp, taken when the call that ends them has returned. A body that begins after it is *late*. That alone
+/// breaks no promise: its start may have been decided before the end and have been on its way to the body. A body can't know when that was,
+/// and the queue that is being examined isn't asked. What is known is how many such starts there can have been. From the decision until
+/// its body has returned a job takes one of the engine's places, of which there are as many as jobs may run at a time; and a place in which
+/// a body was running at the stamp had no start under way. So
 ///
 ///     under way at the end <= places - bodies running at the stamp
 ///
-/// and every late body beyond that number began after the end, for certain. It is never more than the number of places: of the jobs that a queue
-/// starts too late, only so few can pass for under way, and they are shown as such. In the midst of a scan, with every place at work, it is 0.
+/// and every late body beyond that number began after the end, for certain. It is never more than the number of places: of the jobs that a
+/// queue starts too late, only so few can pass for under way, and they are shown as such. In the midst of a scan, with every place at work,
+/// it is 0.
 ///
-/// Bodies running at the stamp: those begun in time, counted before the stamp is taken, less those of them that have returned, counted after. A body
-/// first looks for the stamp, and only if there is none is it counted as begun in time; so no body is late and running both. What happens between the two counts
-/// makes running bodies seem fewer, and the allowance greater, never the other way. What begins after the stamp is taken and before it is there for
-/// all to see, a few instructions later, passes for begun in time. All of these are sequentially consistent.
+/// Bodies running at the stamp: those begun in time, counted before the stamp is taken, less those of them that have returned, counted
+/// after. A body first looks for the stamp, and only if there is none is it counted as begun in time; so no body is late and running both.
+/// What happens between the two counts makes running bodies seem fewer, and the allowance greater, never the other way. What begins after
+/// the stamp is taken and before it is there for all to see, a few instructions later, passes for begun in time. All of these are
+/// sequentially consistent.
 final class JobMeter: Sendable {
   private let submittedCount = Atomic<Int>(0)
   private let inTimeCount = Atomic<Int>(0)
@@ -116,39 +118,4 @@ struct JobCounts: Codable, Sendable {
   /// From the end of the owners until nothing ran any more.
   var secondsAfterEnd = 0.0
   var processorSecondsAfterEnd = 0.0
-}
-
-/// What this process has cost so far.
-struct ProcessCost: Codable, Sendable {
-  /// User and system, in seconds.
-  let processorTime: Double
-  let peakMemory: Int
-
-  static var now: ProcessCost {
-    var usage = rusage()
-    #if canImport(Darwin)
-      getrusage(RUSAGE_SELF, &usage)
-      let peak = Int(usage.ru_maxrss)
-    #else
-      getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
-      // `ru_maxrss` includes what the process was before it became this program.
-      let peak = peakFromStatus() ?? Int(usage.ru_maxrss) * 1024
-    #endif
-    func seconds(_ time: timeval) -> Double { Double(time.tv_sec) + Double(time.tv_usec) / 1e6 }
-    return ProcessCost(processorTime: seconds(usage.ru_utime) + seconds(usage.ru_stime), peakMemory: peak)
-  }
-
-  #if !canImport(Darwin)
-    private static func peakFromStatus() -> Int? {
-      guard let file = fopen("/proc/self/status", "re") else { return nil }
-      defer { fclose(file) }
-      var line = [CChar](repeating: 0, count: 256)
-      while fgets(&line, Int32(line.count), file) != nil {
-        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        guard text.hasPrefix("VmHWM:") else { continue }
-        return text.split(whereSeparator: { !$0.isNumber }).first.flatMap { Int($0) }.map { $0 * 1024 }
-      }
-      return nil
-    }
-  #endif
 }

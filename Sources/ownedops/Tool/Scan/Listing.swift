@@ -4,18 +4,35 @@ import Foundation
 struct Listing {
   let settings: Settings
   let census: Census
+  let directories: OpenDirectories
 
   struct Settings: Sendable {
     var exclusions: [Exclusion] = []
     var staysOnDevice = false
     /// Directories that are listed on their own: each root, by identity.
     var roots: Set<FileIdentity> = []
+    /// Files have been given by name, too: any may be met twice, whatever its number of names.
+    var mayMeetFilesTwice = false
   }
 
-  /// - Parameter shouldStop: asked once in a while.
+  /// - Parameters:
+  ///   - contents: empty, before and after.
+  ///   - shouldStop: asked once in a while.
   /// - Returns: the directories below, to be listed.
-  func list(_ node: DirectoryNode, shouldStop: () -> Bool) -> [DirectoryNode] {
-    let descriptor = node.openDirectory()
+  func list(_ node: DirectoryNode, _ contents: inout DirectoryNode.Contents, shouldStop: () -> Bool) -> [DirectoryNode] {
+    var tally = Census.Tally()
+    defer {
+      contents.move(to: node)
+      census.add(tally)
+    }
+    if let names = node.givenNames {
+      for (number, name) in names.enumerated() {
+        if number % 1024 == 0, shouldStop() { break }
+        addGiven(name, to: node, &contents, &tally)
+      }
+      return []
+    }
+    let descriptor = directories.open(node)
     guard descriptor >= 0 else {
       census.note(error: -descriptor, at: node.path, isDirectory: true)
       return []
@@ -31,7 +48,6 @@ struct Listing {
       return []
     }
     defer { closedir(stream) }
-    var tally = Census.Tally()
     tally.directories = 1
     var entries = 0
     while true {
@@ -42,14 +58,28 @@ struct Listing {
       }
       entries += 1
       if entries % 1024 == 0, shouldStop() { break }
-      add(entry, to: node, descriptor, &tally)
+      add(entry, to: node, descriptor, &contents, &tally)
     }
-    census.add(tally)
     return node.subdirectories
   }
 
-  /// Whether the directory is this listing's business: not one that another root stands for, that has been listed already under another name (a bind mount), or that
-  /// is on another device.
+  /// One that was named, not found.
+  private func addGiven(_ name: [UInt8], to node: DirectoryNode, _ contents: inout DirectoryNode.Contents, _ tally: inout Census.Tally) {
+    let path = node.path(of: name)
+    var status = stat()
+    guard path.withCString({ lstat($0, &status) }) == 0 else {
+      census.note(error: errno, at: path, isDirectory: errno == ENOTDIR)
+      return
+    }
+    if isExcluded(name, in: node, isDirectory: false) {
+      tally.excluded += 1
+      return
+    }
+    name.withUnsafeBytes { addFile($0, status, to: node, &contents, &tally) }
+  }
+
+  /// Whether the directory is this listing's business: not one that another root stands for, that has been listed already under another
+  /// name (a bind mount), or that is on another device.
   private func enter(_ node: DirectoryNode, _ status: stat) -> Bool {
     let identity = FileIdentity(status)
     if node.isRoot {
@@ -62,17 +92,20 @@ struct Listing {
     return census.enter(identity)
   }
 
-  private func add(_ entry: UnsafeMutablePointer<dirent>, to node: DirectoryNode, _ descriptor: Int32, _ tally: inout Census.Tally) {
+  private func add(
+    _ entry: UnsafeMutablePointer<dirent>, to node: DirectoryNode, _ descriptor: Int32, _ contents: inout DirectoryNode.Contents,
+    _ tally: inout Census.Tally
+  ) {
     let raw = UnsafeRawPointer(entry) + (MemoryLayout<dirent>.offset(of: \.d_name) ?? 0)
     let chars = raw.assumingMemoryBound(to: CChar.self)
-    let name = Array(UnsafeRawBufferPointer(start: raw, count: strlen(chars)))
-    guard name != [UInt8(ascii: ".")], name != [UInt8(ascii: "."), UInt8(ascii: ".")] else { return }
+    let name = UnsafeRawBufferPointer(start: raw, count: strlen(chars))
+    guard !Self.isDots(name) else { return }
     let kind = Int32(entry.pointee.d_type)
     if kind == Int32(DT_DIR) {
-      addDirectory(name, to: node, &tally)
+      addDirectory(Array(name), to: node, &tally)
       return
     }
-    if isExcluded(name, in: node, isDirectory: false) {
+    if !settings.exclusions.isEmpty, isExcluded(Array(name), in: node, isDirectory: false) {
       tally.excluded += 1
       return
     }
@@ -82,19 +115,34 @@ struct Listing {
     }
     var status = stat()
     guard fstatat(descriptor, chars, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
-      census.note(error: errno, at: node.path(of: name), isDirectory: false)
+      census.note(error: errno, at: node.path(of: Array(name)), isDirectory: false)
       return
     }
+    if status.st_mode & S_IFMT == S_IFDIR {
+      addDirectory(Array(name), to: node, &tally)
+    } else {
+      addFile(name, status, to: node, &contents, &tally)
+    }
+  }
+
+  private func addFile(
+    _ name: UnsafeRawBufferPointer, _ status: stat, to node: DirectoryNode, _ contents: inout DirectoryNode.Contents,
+    _ tally: inout Census.Tally
+  ) {
     switch status.st_mode & S_IFMT {
     case S_IFREG:
       tally.files += 1
       tally.bytes += Int(status.st_size)
       if status.st_size == 0 { tally.emptyFiles += 1 }
-      node.addFile(name, size: Int64(status.st_size), isLinked: status.st_nlink > 1, identity: FileIdentity(status))
-    case S_IFDIR: addDirectory(name, to: node, &tally)
+      contents.add(name, status, to: node, isLinked: settings.mayMeetFilesTwice || status.st_nlink > 1)
     case S_IFLNK: tally.symbolicLinks += 1
     default: tally.specialFiles += 1
     }
+  }
+
+  /// `.` and `..`.
+  private static func isDots(_ name: UnsafeRawBufferPointer) -> Bool {
+    name.count <= 2 && name.allSatisfy { $0 == UInt8(ascii: ".") }
   }
 
   private func addDirectory(_ name: [UInt8], to node: DirectoryNode, _ tally: inout Census.Tally) {
@@ -111,10 +159,13 @@ struct Listing {
   }
 }
 
-/// A shell pattern. Without a slash it is held against names, with one against paths below the root; with one at the end it is for directories alone.
+/// A shell pattern. Without a slash it is held against names, with one against paths below the root; with one at the end it is for
+/// directories alone.
 struct Exclusion: Sendable {
   private let pattern: [UInt8]
   private let isPath: Bool
+  /// Of its paths: no wildcard stands for one.
+  private let slashes: Int
   private let isForDirectories: Bool
 
   init(_ text: [UInt8]) throws(UsageError) {
@@ -128,11 +179,14 @@ struct Exclusion: Sendable {
       throw UsageError("--exclude: \"\(text.escapedName)\" is no pattern; write one such as '*.o' or 'build/'")
     }
     self.pattern = pattern
+    slashes = pattern.count { $0 == UInt8(ascii: "/") }
   }
 
   func matches(_ name: [UInt8], in node: DirectoryNode, isDirectory: Bool) -> Bool {
     guard isDirectory || !isForDirectories else { return false }
-    return matches(isPath ? node.relativePath(of: name) : name)
+    guard isPath else { return matches(name) }
+    // Others need not be put together, however deep they are.
+    return node.depth == slashes && matches(node.relativePath(of: name))
   }
 
   func matches(_ subject: [UInt8]) -> Bool {

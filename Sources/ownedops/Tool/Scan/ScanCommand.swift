@@ -17,7 +17,8 @@ enum ScanCommand {
     -> Int32
   {
     let console = Console.shared
-    let recorder = options.pictures.recorder
+    let pictures = try PictureFiles(options.pictures)
+    let recorder = pictures.recorder
     let session = ScanSession(engine, options, recorder: recorder)
     let endReason = Guarded<String?>(nil)
     let end: @Sendable (String) -> Void = { reason in
@@ -26,7 +27,10 @@ enum ScanCommand {
     }
     let interruption = Interruption { signal, count in
       if count > 1 { _exit(128 + signal) }
-      DispatchQueue.global(qos: .userInitiated).async { end("interrupted") }
+      DispatchQueue.global(qos: .userInitiated).async {
+        end("interrupted")
+        console.note("ownedops: interrupted: waiting for the jobs at work to stop, then showing what was found; once more ends at once")
+      }
     }
     let clock = ContinuousClock()
     let start = clock.now
@@ -38,7 +42,10 @@ enum ScanCommand {
     }
     let progress = options.isQuiet || !console.errorIsTerminal ? nil : ProgressLine { session.progress }
 
-    let roots = options.roots.map { DirectoryNode(root: $0, lifetime: lifetime) }
+    let roots =
+      options.roots.map { DirectoryNode(root: $0, lifetime: lifetime) }
+      + options.givenFiles.map { DirectoryNode(root: $0.directory, lifetime: lifetime, givenNames: $0.names) }
+    for problem in options.missing { session.census.note(error: problem.error, at: problem.path, isDirectory: false) }
     session.run(roots: roots) { stage in
       if !options.isQuiet, !console.errorIsTerminal { console.note(stage) }
     }
@@ -46,35 +53,18 @@ enum ScanCommand {
     progress?.stop()
     let result = session.result(roots: roots, engineName: options.engine.rawValue, seconds: (clock.now - start).inSeconds)
     let reason = result.endedEarly ? endReason.withLock { $0 } : nil
+    var isShown = true
     if options.isJSON {
-      result.writeJSON(to: console, options, reason: reason)
+      isShown = result.writeJSON(to: console, options, reason: reason)
+    } else if options.isPlain {
+      result.writePlain(to: console, options, reason: reason)
     } else {
       result.write(to: console, options, reason: reason)
     }
-    let hasPictures = options.pictures.write(recorder)
+    let hasPictures = pictures.write() && isShown
     if reason != nil, let status = interruption.exitStatus { return status }
-    return hasPictures ? Tool.ExitStatus.success : Tool.ExitStatus.failure
-  }
-}
-
-/// Shows a line ten times a second.
-final class ProgressLine: Sendable {
-  private let queue = DispatchQueue(label: "ownedops.progress")
-  private let timer: Guarded<any DispatchSourceTimer>
-
-  init(_ line: @escaping @Sendable () -> String) {
-    let timer = DispatchSource.makeTimerSource(queue: queue)
-    self.timer = Guarded(timer)
-    timer.schedule(deadline: .now() + 0.1, repeating: 0.1)
-    timer.setEventHandler { Console.shared.progress(line()) }
-    timer.resume()
-  }
-
-  func stop() {
-    // On the queue, so that a line that is being written comes before the line is wiped out, and none after.
-    queue.sync {
-      timer.withLock { $0.cancel() }
-      Console.shared.clearProgress()
-    }
+    guard hasPictures, console.failure == nil else { return Tool.ExitStatus.failure }
+    if reason != nil { return Tool.ExitStatus.budgetUsedUp }
+    return result.tally.unreadable > 0 ? Tool.ExitStatus.unreadable : Tool.ExitStatus.success
   }
 }

@@ -33,28 +33,36 @@ struct ScanComparison {
 
   func run() throws(UsageError) -> Int32 {
     let console = Console.shared
-    let interruption = Interruption { signal, _ in
-      SelfProcess.current.withLock { process in if let process { kill(process, signal) } }
+    let program = OutsideProgram()
+    let interruption = Interruption { _, count in
+      program.interrupt()
+      guard count == 1 else { return }
+      DispatchQueue.global(qos: .userInitiated).async {
+        console.note("ownedops: interrupted: waiting for the engine that runs to stop; once more kills it")
+      }
     }
     // The first reader pays for the disk; it is not counted.
     if !options.isQuiet { console.note("reading everything once, so that no engine finds a cold cache") }
-    _ = try answer(of: .owned)
     var answers: [(ScanOptions.EngineName, Answer)] = []
-    for engine in ScanOptions.EngineName.allCases {
+    for (place, engine) in ([.owned] + ScanOptions.EngineName.allCases).enumerated() {
+      if place > 0, !options.isQuiet { console.note("running \(engine.rawValue)") }
+      let output = try program.run(OwnProgram.path, command(engine)).output
       if let status = interruption.exitStatus { return status }
-      if !options.isQuiet { console.note("running \(engine.rawValue)") }
-      answers.append((engine, try answer(of: engine)))
+      guard let answer = try? JSONDecoder().decode(Answer.self, from: output) else {
+        throw UsageError("--compare: the engine \(engine.rawValue) gave no answer")
+      }
+      if place > 0 { answers.append((engine, answer)) }
     }
-    if let status = interruption.exitStatus { return status }
-    console.write(Self.table(answers.map(Self.row)))
+    console.write(Self.table(answers.map(Self.row), width: Console.columns(of: 1)))
     if answers.contains(where: { $0.1.run.endedBy != nil }) {
       console.write("the budget ended some, so their answers are not complete\n")
-      return Tool.ExitStatus.success
+      return Tool.ExitStatus.budgetUsedUp
     }
     let areEqual = answers.dropFirst().allSatisfy { $0.1.groups == answers[0].1.groups && $0.1.counts == answers[0].1.counts }
     let groups = Shown.count(answers[0].1.groups.count, "group")
     console.write(areEqual ? "same answer from all: \(groups) of duplicates\n" : "the answers differ; did files change meanwhile?\n")
-    return areEqual ? Tool.ExitStatus.success : Tool.ExitStatus.failure
+    guard areEqual else { return Tool.ExitStatus.failure }
+    return answers.contains { $0.1.counts.unreadable > 0 } ? Tool.ExitStatus.unreadable : Tool.ExitStatus.success
   }
 
   private static func row(_ engine: ScanOptions.EngineName, _ answer: Answer) -> [String] {
@@ -67,31 +75,32 @@ struct ScanComparison {
     return row
   }
 
-  private static func table(_ rows: [[String]]) -> String {
+  /// An engine in each line; where the terminal is too narrow for that, in each column.
+  static func table(_ rows: [[String]], width: Int) -> String {
     let head = ["engine", "time", "CPU", "peak memory", "jobs", "never run", "run after end", "time after end", "CPU after end"]
     let all = [head] + rows
-    let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
-    return all.map { row in
+    let wide = aligned(all)
+    guard let first = wide.first, first.count > width else { return wide.joined(separator: "\n") + "\n" }
+    return aligned(head.indices.map { column in all.map { $0[column] } }).joined(separator: "\n") + "\n"
+  }
+
+  private static func aligned(_ rows: [[String]]) -> [String] {
+    let widths = (rows.first ?? []).indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
+    return rows.map { row in
       row.indices.map { column in
         let padding = String(repeating: " ", count: widths[column] - row[column].count)
         return column == 0 ? row[column] + padding : padding + row[column]
-      }.joined(separator: "  ") + "\n"
-    }.joined()
+      }.joined(separator: "  ")
+    }
   }
 
-  private func answer(of engine: ScanOptions.EngineName) throws(UsageError) -> Answer {
+  private func command(_ engine: ScanOptions.EngineName) -> [[UInt8]] {
     var command = [Array("scan".utf8), Array("--json".utf8), Array("--quiet".utf8), Array("--engine=\(engine.rawValue)".utf8)]
-    for name in ["--budget", "--exclude", "--min-size", "--jobs"] {
+    for name in ["--budget", "--exclude", "--min-size", "--max-size", "--jobs"] {
       for value in arguments.values[name] ?? [] { command.append(Array("\(name)=".utf8) + value) }
     }
     if arguments.has("--one-file-system") { command.append(Array("--one-file-system".utf8)) }
     command.append(Array("--".utf8))
-    command += options.roots
-    let output = try SelfProcess.output(of: command)
-    do {
-      return try JSONDecoder().decode(Answer.self, from: output)
-    } catch {
-      throw UsageError("--compare: the engine \(engine.rawValue) gave no answer")
-    }
+    return command + options.roots + options.givenFiles.flatMap { files in files.names.map { files.directory + $0 } }
   }
 }

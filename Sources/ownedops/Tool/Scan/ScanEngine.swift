@@ -54,8 +54,8 @@ final class OwnedEngine: ScanEngine {
 final class FoundationEngine: ScanEngine, @unchecked Sendable {  // `queue` may be used from any thread
   private let queue = OperationQueue()
   private let root: OwnerLifetime
-  /// Foundation's operations refer to their dependents without keeping them, and on Linux an operation that finishes while others are being cancelled looks at
-  /// dependents that have been freed. So they are kept for as long as the engine is there.
+  /// Foundation's operations refer to their dependents without keeping them, and on Linux an operation that finishes while others are being
+  /// cancelled looks at dependents that have been freed. So they are kept for as long as the engine is there.
   private let kept = Guarded<[BlockOperation]>([])
   let workers: Int
 

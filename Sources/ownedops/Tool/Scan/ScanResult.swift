@@ -42,6 +42,28 @@ struct ScanResult {
     if !options.isQuiet { noteProblems(console) }
   }
 
+  /// Paths as they are, for other programs.
+  func writePlain(to console: Console, _ options: ScanOptions, reason: String?) {
+    let end: UInt8 = options.endsPathsWithNUL ? 0 : UInt8(ascii: "\n")
+    var bytes: [UInt8] = []
+    func add(_ group: some Sequence<[UInt8]>) {
+      for path in group {
+        bytes += path
+        bytes.append(end)
+      }
+      bytes.append(end)
+      guard bytes.count > 1 << 16 else { return }
+      console.write(bytes)
+      bytes = []
+    }
+    for group in groups.prefix(options.mostGroups) { add(group.files.lazy.map(\.path)) }
+    if options.listsEmptyFiles, emptyFiles.count > 1 { add(emptyFiles) }
+    console.write(bytes)
+    guard !options.isQuiet else { return }
+    if let reason { console.note("ownedops: \(reason): what was found by then has been printed") }
+    noteProblems(console)
+  }
+
   private var summaryText: String {
     let files = groups.reduce(0) { $0 + $1.files.count }
     let excess = groups.reduce(0) { $0 + $1.excess }
@@ -142,6 +164,8 @@ struct ScanResult {
       let endedBy: String?
     }
 
+    /// Of this form: raised when something is renamed, removed or means something else, not when something is added.
+    let version: Int
     let groups: [Group]
     let emptyFiles: [Name]?
     let counts: Census.Tally
@@ -150,9 +174,11 @@ struct ScanResult {
     let run: Run
   }
 
-  func writeJSON(to console: Console, _ options: ScanOptions, reason: String?) {
+  /// - Returns: false if that failed, which has been said.
+  func writeJSON(to console: Console, _ options: ScanOptions, reason: String?) -> Bool {
     let cost = ProcessCost.now
     let document = Document(
+      version: 1,
       groups: groups.prefix(options.mostGroups).map { group in
         Document.Group(size: group.size, excess: group.excess, files: group.files.map { Document.Name($0.path) })
       },
@@ -172,8 +198,10 @@ struct ScanResult {
     encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
     do {
       console.write(Array(try encoder.encode(document)) + [UInt8(ascii: "\n")])
+      return true
     } catch {
       console.note("ownedops: can't make JSON of the result: \(error)")
+      return false
     }
   }
 }

@@ -1,0 +1,220 @@
+import Foundation
+import OwnedOperations
+import OwnedRequests
+import Synchronization
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+extension Benchmark {
+  static var requests: Benchmark {
+    Benchmark("P12-requests", "HTTP against nginx on loopback: small answers, a large file, the cache, an owner's end") { session in
+      let size = session.pick(1_000_000_000, quick: 20_000_000)
+      allowOpenFiles(4096)
+      let server = try Nginx(large: size)
+      try compareSmallRequests(session, server)
+      try compareDownloads(session, size)
+      try compareCaches(session, server)
+      try measureOwnersEnd(session, server)
+      withExtendedLifetime(server) {}
+    }
+  }
+
+  // MARK: Small answers
+
+  private static func compareSmallRequests(_ session: Session, _ server: Nginx) throws {
+    let count = session.pick(2000, quick: 200)
+    let url = server.url("small")
+    for concurrency in [1, 16] {
+      let client = RequestClient()
+      client.maxConcurrentRequestsPerHost = concurrency
+      let lifetime = OwnerLifetime()
+      let configuration = URLSessionConfiguration.ephemeral
+      configuration.urlCache = nil
+      configuration.httpMaximumConnectionsPerHost = concurrency
+      let bare = URLSession(configuration: configuration)
+      try session.compare(
+        "\(count.jobs) of 1 kB, \(concurrency) at a time", unit: "ns/op", count: count, pairs: session.pick(11, quick: 3),
+        ours: Contender("RequestClient.send", operations: count) {
+          let countdown = Countdown(from: count)
+          let bytes = Sum()
+          var request = Request(.get, url.absoluteString)
+          request.coalesces = false
+          for _ in 0..<count {
+            client.send(request, lifetime: lifetime, decoding: .data) { result in
+              if case .success(let response) = result { bytes.add(response.value.count) }
+              countdown.countDown()
+            }
+          }
+          countdown.wait()
+          try WrongResult.check(bytes.value, is: count * 1000, "bytes")
+        },
+        peer: Contender("URLSession.dataTask", operations: count) {
+          let window = Window(count)
+          for _ in 0..<concurrency { window.next(url, bare) }
+          window.countdown.wait()
+          try WrongResult.check(window.bytes.value, is: count * 1000, "bytes")
+        },
+        target: .ratio(atMost: 1 / 0.95), note: "0.95 of the requests a second, or more")
+      bare.invalidateAndCancel()
+    }
+  }
+
+  /// Tasks of a bare session, so many at a time: each that ends begins the next.
+  private final class Window: Sendable {
+    let countdown: Countdown
+    let bytes = Sum()
+    private let left: Sum
+
+    init(_ count: Int) {
+      countdown = Countdown(from: count)
+      left = Sum(count)
+    }
+
+    func next(_ url: URL, _ session: URLSession) {
+      guard left.add(-1) >= 0 else { return }
+      session.dataTask(with: url) { [self] data, _, _ in
+        bytes.add(data?.count ?? 0)
+        next(url, session)
+        countdown.countDown()
+      }.resume()
+    }
+  }
+
+  // MARK: A large file
+
+  private static func compareDownloads(_ session: Session, _ size: Int) throws {
+    var ours: [DownloadCost] = []
+    var bare: [DownloadCost] = []
+    for pair in 0...session.pick(7, quick: 1) {
+      if pair % 2 == 0 { ours.append(try ProbeProcess.download("download-ours", count: size)) }
+      bare.append(try ProbeProcess.download("download-bare", count: size))
+      if pair % 2 == 1 { ours.append(try ProbeProcess.download("download-ours", count: size)) }
+    }
+    // The first of each doesn't count.
+    let workload = "a file of \(size / 1_000_000) MB"
+    session.record(
+      workload, unit: "s", count: 1, ours: "RequestClient.download", ours.dropFirst().map(\.seconds), peer: "URLSession.downloadTask",
+      bare.dropFirst().map(\.seconds), target: .ratio(atMost: 1.1))
+    session.record(
+      "\(workload), peak memory", unit: "MB", count: 1, ours: "RequestClient.download", ours.dropFirst().map { $0.peakMemory / 1e6 },
+      peer: "URLSession.downloadTask", bare.dropFirst().map { $0.peakMemory / 1e6 }, target: .ours(atMost: 64))
+  }
+
+  // MARK: The cache
+
+  private static func compareCaches(_ session: Session, _ server: Nginx) throws {
+    let count = session.pick(100_000, quick: 2000)
+    let cache = try ResponseCache(directory: nil, memoryLimit: 10_000_000, diskLimit: 0)
+    let client = RequestClient(cache: cache)
+    var request = Request(.get, server.url("small").absoluteString)
+    request.cache = .forTime(.seconds(3600))
+    let filled = Countdown(from: 1)
+    client.send(request, lifetime: .process, decoding: .data) { _ in filled.countDown() }
+    filled.wait()
+    let urlRequest = try request.urlRequest(relativeTo: nil)
+    try WrongResult.check(cache.response(to: urlRequest)?.value.count ?? -1, is: 1000, "bytes in the cache")
+
+    let urlCache = URLCache(memoryCapacity: 10_000_000, diskCapacity: 0, diskPath: nil)
+    guard let url = urlRequest.url, let answer = HTTPURLResponse(url: url, statusCode: 200, httpVersion: "HTTP/1.1", headerFields: nil)
+    else {
+      throw WrongResult(description: "no answer can be made")
+    }
+    urlCache.storeCachedResponse(CachedURLResponse(response: answer, data: Data(repeating: 120, count: 1000)), for: urlRequest)
+    try session.compare(
+      "a hit in memory, looked up", count: count,
+      ours: Contender("ResponseCache.response(to:)", operations: count) {
+        for _ in 0..<count { blackHole(cache.response(to: urlRequest)) }
+      },
+      peer: Contender("URLCache.cachedResponse(for:)", operations: count) {
+        for _ in 0..<count { blackHole(urlCache.cachedResponse(for: urlRequest)) }
+      }, target: .ratio(atMost: 1 / 20.0))
+    try session.measure(
+      "the same", unit: "ns/op", count: count,
+      ours: Contender("ResponseCache.response(to:)", operations: count) {
+        for _ in 0..<count { blackHole(cache.response(to: urlRequest)) }
+      }, target: .ours(atMost: 5000))
+
+    let sends = session.pick(5000, quick: 200)
+    let configuration = URLSessionConfiguration.ephemeral
+    configuration.urlCache = urlCache
+    configuration.requestCachePolicy = .returnCacheDataElseLoad
+    let bare = URLSession(configuration: configuration)
+    let asked = request
+    try session.compare(
+      "a hit in memory, asked for one after the other", count: sends,
+      ours: Contender("RequestClient.send", operations: sends) {
+        for _ in 0..<sends {
+          let isOver = DispatchSemaphore(value: 0)
+          client.send(asked, lifetime: .process, decoding: .data) { _ in isOver.signal() }
+          isOver.wait()
+        }
+      },
+      peer: Contender("URLSession.dataTask", operations: sends) {
+        for _ in 0..<sends {
+          let isOver = DispatchSemaphore(value: 0)
+          bare.dataTask(with: urlRequest) { _, _, _ in isOver.signal() }.resume()
+          isOver.wait()
+        }
+      })
+    bare.invalidateAndCancel()
+  }
+
+  // MARK: An owner's end
+
+  private static func measureOwnersEnd(_ session: Session, _ server: Nginx) throws {
+    let count = session.pick(1000, quick: 50)
+    var times: [Double] = []
+    for sample in 0...session.pick(7, quick: 1) {
+      let client = RequestClient()
+      client.maxConcurrentRequestsPerHost = count
+      let lifetime = OwnerLifetime()
+      let begun = Countdown(from: count)
+      var request = Request(.get, server.url("slow").absoluteString)
+      request.coalesces = false
+      let operations = (0..<count).map { _ in client.send(request, lifetime: lifetime, decoding: .data) { _ in } }
+      for operation in operations {
+        Task {
+          for await progress in operation.progress where progress.bytesReceived > 0 { break }
+          begun.countDown()
+        }
+      }
+      begun.wait()
+      try WrongResult.check(operations.count { $0.isExecuting }, is: count, "requests under way")
+      let time = nanoseconds { lifetime.end() }
+      if sample > 0 { times.append(time / 1000) }
+      let over = Countdown(from: count)
+      for operation in operations {
+        Task {
+          await operation.finished()
+          over.countDown()
+        }
+      }
+      over.wait()
+    }
+    session.record(
+      "\(count.jobs) under way, the owner ends", unit: "us", count: count, ours: "end() on the caller's thread", times,
+      target: .ours(atMost: 100))
+  }
+
+  /// Connections are files, and 1,024 are a common limit.
+  private static func allowOpenFiles(_ count: Int) {
+    var limit = rlimit()
+    guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0, limit.rlim_cur < rlim_t(count) else { return }
+    limit.rlim_cur = min(limit.rlim_max, rlim_t(count))
+    _ = setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+  }
+}
+
+/// A number that threads add to.
+private final class Sum: Sendable {
+  private let total: Atomic<Int>
+
+  init(_ value: Int = 0) { total = Atomic(value) }
+
+  @discardableResult
+  func add(_ value: Int) -> Int { total.add(value, ordering: .relaxed).newValue }
+
+  var value: Int { total.load(ordering: .relaxed) }
+}

@@ -1,0 +1,23 @@
+import Dispatch
+import Foundation
+
+/// Which code runs on the main queue, and which queue is the main one: where there is no Objective-C runtime, `DispatchQueue.main` is
+/// another object each time.
+///
+/// To run on the main queue is more than being on the main thread: in a program whose `main` is asynchronous, on Linux, the main thread has
+/// gone, and the main queue runs on others.
+enum MainQueue {
+  private static let key = DispatchSpecificKey<Bool>()
+  private static let mark: Void = DispatchQueue.main.setSpecific(key: key, value: true)
+
+  static var isCurrent: Bool {
+    if Thread.isMainThread { return true }
+    mark
+    return DispatchQueue.getSpecific(key: key) ?? false
+  }
+
+  static func isMain(_ queue: DispatchQueue) -> Bool {
+    mark
+    return queue.getSpecific(key: key) ?? false
+  }
+}

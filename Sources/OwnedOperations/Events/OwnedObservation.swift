@@ -1,0 +1,134 @@
+import Foundation
+import Synchronization
+
+/// An observer of notifications that leaves by itself: with its owner, or with the object that it observes, whichever goes first. Made by
+/// `NotificationCenter.observe`.
+///
+/// It need not be kept: the center keeps it. Keep it to be able to call ``invalidate()``.
+///
+/// ## Protocol
+///
+/// An observation is valid, then over. `isOver` goes from false to true, once.
+///
+/// - *One decision for each call of the handler.* It is asked last, right before the handler begins: `isOver`, then the observed object's
+///   lifetime, then the owner's lifetime (`isValid`), each by an acquiring load.
+/// - An end stores before it returns: `invalidate` and `removeObservers` in `isOver`, the owner's end in its lifetime's word. So a decision
+///   that comes after sees it, and what it let through had its start under way before.
+/// - Nobody waits for a handler that runs. So all of these may be called from inside one.
+/// - Whoever turns `isOver` cleans up: takes `handler` out, leaves both lifetimes, leaves the table.
+/// - `handler` is guarded by `lock`. A delivery takes a reference under it and calls outside: a handler that is taken out meanwhile goes
+///   when the call has returned.
+/// - What was captured is released outside locks: on the thread that calls `invalidate`, and in the background at the end of an owner or an
+///   observed object.
+/// - The owner is known by its hold, which doesn't keep it. The observed object is known by its address. An address that is another
+///   object's by now does no harm: the first object's lifetime has ended.
+/// - The observed object's lifetime ends with its deinit hooks, before its deinit body, whether or not it has a token.
+/// - The table inserts an observation before this joins the lifetimes. An end in between is seen by the join, which fails.
+public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // by the protocol above
+  static let memberKind: MemberKind = MemberKindOf<OwnedObservation>()
+  var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
+
+  let lifetime: OwnerLifetime
+  let name: Notification.Name?
+  let level: ObserverLevel
+  /// Nil for notifications of any object.
+  let objectAddress: UnsafeMutableRawPointer?
+  /// Written by the table, under its lock, before the observation is in it.
+  var number: UInt64 = 0
+  weak var table: ObservationTable?
+
+  private let isOver = Atomic<Bool>(false)
+  private let lock = Lock()
+  private var handler: ObservationHandler?
+  /// Written before the observation is shared.
+  private var objectEnd: LifetimeEndCall?
+
+  init(
+    _ name: Notification.Name?, _ object: AnyObject?, _ lifetime: OwnerLifetime, _ level: ObserverLevel, _ handler: ObservationHandler
+  ) {
+    self.name = name
+    self.lifetime = lifetime
+    self.level = level
+    self.handler = handler
+    objectAddress = object.map { Borrowed($0).address }
+    guard let object else { return }
+    objectEnd = LifetimeEndCall(OwnerLifetime.ofObject(object)) { [weak self] in self?.end(inBackground: true) }
+  }
+
+  deinit { lifetime.leave(self) }
+
+  // MARK: State
+
+  /// False once the owner or the observed object has ended, the observation was removed, or its center has gone. No handler begins then.
+  public var isValid: Bool {
+    if isOver.load(ordering: .acquiring) { return false }
+    if let objectEnd, !objectEnd.lifetime.isAlive { return false }
+    return lifetime.isAlive
+  }
+
+  /// For lists, under the lock of the table.
+  var isListed: Bool { !isOver.load(ordering: .relaxed) }
+
+  /// Ends the observation, and releases its handler. When this returns, the handler doesn't begin any more, on no thread; a call that is
+  /// under way goes on, and is not waited for. Deliveries that wait for their turn on a queue are dropped. Any thread, also from inside a
+  /// handler. Amortised constant time.
+  public func invalidate() { end(inBackground: false) }
+
+  /// - Parameter inBackground: the thread must not run what is the user's, such as deinits of what was captured.
+  func end(inBackground: Bool) {
+    guard !isOver.exchange(true, ordering: .acquiringAndReleasing) else { return }
+    var former: ObservationHandler?
+    lock.withLock { swap(&former, &handler) }
+    lifetime.leave(self)
+    objectEnd?.leave()
+    table?.remove(self, inBackground: inBackground)
+    var remains = former?.line?.close()
+    guard inBackground else { return }
+    if let former = former.take() { DeferredReleases.add(consume former) }
+    if let remains = remains.take() { DeferredReleases.add(consume remains) }
+  }
+
+  func lifetimeDidEnd() { end(inBackground: true) }
+
+  /// Has the observation end with its owner and its object. Once, when the table has it.
+  func joinLifetimes() {
+    guard lifetime.join(self), objectEnd?.join() ?? true else { return end(inBackground: false) }
+    // Ended by somebody before it had joined.
+    if isOver.load(ordering: .acquiring) {
+      lifetime.leave(self)
+      objectEnd?.leave()
+    }
+  }
+
+  // MARK: Deliveries
+
+  /// Something was posted that this observes. On the thread that posts, outside locks.
+  func hear(_ notification: Notification) {
+    guard let handler = lock.withLock({ handler }) else { return }
+    if let line = handler.line { line.add(notification, for: self) } else { call(handler, notification) }
+  }
+
+  /// On the queue of the deliveries.
+  func deliver(_ notification: Notification) {
+    if let handler = lock.withLock({ handler }) { call(handler, notification) }
+  }
+
+  private func call(_ handler: ObservationHandler, _ notification: Notification) {
+    let isThere = handler.call(notification) { isValid }
+    // One of several that share a token: its lifetime lives on.
+    if !isThere { end(inBackground: true) }
+  }
+
+  /// The order in which observations of one notification are called.
+  static func comesFirst(_ left: OwnedObservation, _ right: OwnedObservation) -> Bool {
+    left.level == right.level ? left.number < right.number : left.level > right.level
+  }
+}
+
+extension OwnedObservation: CustomStringConvertible {
+  /// For example `observation of "saved" by owner#42 (over)`.
+  public var description: String {
+    let what = name.map { "\"\($0.rawValue)\"" } ?? "all names"
+    return "observation of \(what) by \(lifetime.id)\(isValid ? "" : " (over)")"
+  }
+}

@@ -1,0 +1,195 @@
+/// An asynchronous sequence that ends with an owner: what `AsyncSequence.owned(by:)` returns.
+extension AsyncSequence where Self: Sendable, Element: Sendable {
+  /// The same elements, until the owner ends. A loop over them that waits for the next one ends, too.
+  ///
+  /// ```swift
+  /// let session = OwnerLifetime(name: "session")
+  /// let (numbers, continuation) = AsyncStream.makeStream(of: Int.self)
+  /// continuation.yield(1)
+  /// for await number in numbers.owned(by: session) {
+  ///   print(number)
+  ///   session.end()  // the loop ends, though the stream doesn't
+  /// }
+  /// ```
+  ///
+  /// Each iterator has a task of its own that asks this sequence for one element at a time, and only when it is asked for one itself:
+  /// nothing is fetched in advance. An element is handed on or dropped, by one decision; none comes after the owner's end. Errors are those
+  /// of this sequence.
+  ///
+  /// The task is cancelled when the owner ends, the iterator goes, or the task that waits for an element is cancelled; then the sequence
+  /// ends. A base that doesn't answer its cancellation is abandoned: nobody waits for it, and it goes when it returns.
+  /// - Parameter lifetime: whose end ends the sequence. Kept by it; the owner isn't.
+  public func owned(by lifetime: OwnerLifetime) -> some AsyncSequence<Element, Failure> & Sendable {
+    OwnedSequence(base: self, lifetime: lifetime)
+  }
+}
+
+private struct OwnedSequence<Base: AsyncSequence & Sendable>: AsyncSequence, Sendable where Base.Element: Sendable {
+  let base: Base
+  let lifetime: OwnerLifetime
+
+  func makeAsyncIterator() -> Iterator { Iterator(consumer: Consumer(ElementPump(base, lifetime))) }
+
+  struct Iterator: AsyncIteratorProtocol {
+    let consumer: Consumer
+
+    mutating func next() async throws(Base.Failure) -> Base.Element? { try await consumer.pump.next().get() }
+
+    mutating func next(isolation actor: isolated (any Actor)?) async throws(Base.Failure) -> Base.Element? {
+      try await consumer.pump.next().get()
+    }
+  }
+
+  /// What the iterator and its copies hold. The pump's task doesn't.
+  final class Consumer: Sendable {
+    let pump: ElementPump<Base>
+    init(_ pump: ElementPump<Base>) { self.pump = pump }
+    deinit { pump.close(inBackground: false) }
+  }
+}
+
+/// Asks a sequence for elements, one at a time, on behalf of one iterator.
+///
+/// ## Protocol
+///
+/// Guarded by `lock`; continuations are resumed, tasks cancelled and elements released outside.
+///
+/// - The consumer asks (`isAsked`) and waits in `consumer`. The task waits in `idle` until it is asked, then asks the base.
+/// - One of them waits at a time: the consumer for an element, or the task for a question.
+/// - The task hands an element to `consumer`, if the owner is alive then: that load decides. Otherwise the consumer gets the end.
+/// - `isOver` goes from false to true, once: by the base's end or error, or by `close`. Whoever turns it resumes the consumer. The task is
+///   cancelled by `close`, told when it is idle, and not waited for.
+/// - The task keeps the pump until it returns. The owner's lifetime doesn't.
+private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Sendable where Base.Element: Sendable {  // see above
+  typealias Answer = Result<Base.Element?, Base.Failure>
+
+  private let lifetime: OwnerLifetime
+  private let lock = Lock()
+  /// Until the task has it.
+  private var base: Base?
+  private var isAsked = false
+  private var isOver = false
+  private var consumer: CheckedContinuation<Answer, Never>?
+  private var idle: CheckedContinuation<Bool, Never>?
+  private var task: Task<Void, Never>?
+  private var endCall: LifetimeEndCall?
+
+  init(_ base: Base, _ lifetime: OwnerLifetime) {
+    self.base = base
+    self.lifetime = lifetime
+  }
+
+  // MARK: The consumer
+
+  func next() async -> Answer {
+    guard lifetime.isAlive else {
+      close(inBackground: false)
+      return .success(nil)
+    }
+    return await withTaskCancellationHandler {
+      await withCheckedContinuation { ask($0) }
+    } onCancel: {
+      close(inBackground: true)
+    }
+  }
+
+  private func ask(_ continuation: CheckedContinuation<Answer, Never>) {
+    var first: Base?
+    var idle: CheckedContinuation<Bool, Never>?
+    let isOver = lock.withLock {
+      if self.isOver { return true }
+      precondition(
+        consumer == nil, "an iterator of owned(by:) was asked for an element while it waits for one; make an iterator for each task")
+      consumer = continuation
+      idle = self.idle.take()
+      isAsked = idle == nil
+      first = base.take()
+      return false
+    }
+    if isOver { return continuation.resume(returning: .success(nil)) }
+    idle?.resume(returning: true)
+    if let first { start(first) }
+  }
+
+  private func start(_ base: Base) {
+    let task = Task { await pump(base) }
+    let endCall = LifetimeEndCall(lifetime) { [weak self] in self?.close(inBackground: true) }
+    let isOver = lock.withLock {
+      if !self.isOver { (self.task, self.endCall) = (task, endCall) }
+      return self.isOver
+    }
+    if isOver { return task.cancel() }
+    if !endCall.join() { close(inBackground: false) }
+  }
+
+  /// The sequence ends here. Any thread, more than once.
+  /// - Parameter inBackground: the thread must not run what is the user's, such as handlers of a cancellation.
+  func close(inBackground: Bool) {
+    var consumer: CheckedContinuation<Answer, Never>?
+    var idle: CheckedContinuation<Bool, Never>?
+    var task: Task<Void, Never>?
+    var base: Base?
+    var endCall: LifetimeEndCall?
+    lock.withLock {
+      isOver = true
+      consumer = self.consumer.take()
+      idle = self.idle.take()
+      task = self.task.take()
+      base = self.base.take()
+      endCall = self.endCall.take()
+    }
+    consumer?.resume(returning: .success(nil))
+    idle?.resume(returning: false)
+    endCall?.leave()
+    guard inBackground else {
+      task?.cancel()
+      return
+    }
+    if let task { DeferredCalls.add { task.cancel() } }
+    if let base = base.take() { DeferredReleases.add(consume base) }
+  }
+
+  // MARK: The task
+
+  private func pump(_ base: Base) async {
+    var iterator = base.makeAsyncIterator()
+    while await isAskedAgain() {
+      do throws(Base.Failure) {
+        answer(.success(try await iterator.next(isolation: nil)))
+      } catch {
+        answer(.failure(error))
+      }
+    }
+  }
+
+  /// - Returns: false at the end.
+  private func isAskedAgain() async -> Bool {
+    await withCheckedContinuation { continuation in
+      let answer: Bool? = lock.withLock {
+        if isOver { return false }
+        if isAsked {
+          isAsked = false
+          return true
+        }
+        idle = continuation
+        return nil
+      }
+      if let answer { continuation.resume(returning: answer) }
+    }
+  }
+
+  private func answer(_ answer: Answer) {
+    let isLast = if case .success(.some) = answer { false } else { true }
+    var consumer: CheckedContinuation<Answer, Never>?
+    var endCall: LifetimeEndCall?
+    lock.withLock {
+      consumer = self.consumer.take()
+      guard isLast else { return }
+      isOver = true
+      task = nil
+      endCall = self.endCall.take()
+    }
+    endCall?.leave()
+    consumer?.resume(returning: lifetime.isAlive ? answer : .success(nil))
+  }
+}

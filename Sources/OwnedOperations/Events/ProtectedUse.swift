@@ -1,0 +1,41 @@
+import CDeinitHook
+
+/// Knows which `Protected` objects this thread is inside of: a stack for each thread, in its own storage. Entries are pushed before the
+/// object is waited for, and popped after it was left.
+enum ProtectedUse {
+  /// Before the object's lock is taken.
+  @inline(__always)
+  static func enter(_ object: AnyObject, by call: StaticString, _ file: StaticString, _ line: UInt) {
+    let address = UnsafeRawPointer(Unmanaged.passUnretained(object).toOpaque())
+    if cdh_count_of_uses() > 0 { checkNesting(address, object, call, file, line) }
+    cdh_push_use(cdh_use(object: address, call: text(call), file: text(file), line: line))
+  }
+
+  /// After the object's lock was left.
+  @inline(__always)
+  static func leave() { cdh_pop_use() }
+
+  @inline(never)
+  private static func checkNesting(
+    _ address: UnsafeRawPointer, _ object: AnyObject, _ call: StaticString, _ file: StaticString, _ line: UInt
+  ) {
+    let found = cdh_find_use(address)
+    if found >= 0 {
+      let outer = cdh_use_at(found)
+      preconditionFailure(
+        "\(type(of: object)).\(call) at \(file):\(line) is inside the body of \(name(outer.call)) "
+          + "at \(name(outer.file)):\(outer.line), and would wait for it; "
+          + "do both in one withState, or call it when that body has returned")
+    }
+    precondition(
+      cdh_count_of_uses() < CDH_MOST_USES,
+      "\(type(of: object)).\(call) at \(file):\(line) is inside bodies of \(CDH_MOST_USES) others; nest them less deeply")
+  }
+
+  @inline(__always)
+  private static func text(_ string: StaticString) -> UnsafePointer<CChar>? {
+    string.hasPointerRepresentation ? UnsafeRawPointer(string.utf8Start).assumingMemoryBound(to: CChar.self) : nil
+  }
+
+  private static func name(_ text: UnsafePointer<CChar>?) -> String { text.map { String(cString: $0) } ?? "?" }
+}

@@ -1,0 +1,98 @@
+import Foundation
+
+/// What a thread or a task waits for.
+enum WaitTarget {
+  case operation(OwnedOperation)
+  case plainOperation(Operation)
+  /// Work of a scheduler: all of it, or an owner's.
+  case work(of: any OperationScheduler, ownedBy: OwnerLifetime?)
+
+  init(_ operation: Operation) {
+    self = (operation as? OwnedOperation).map { .operation($0) } ?? .plainOperation(operation)
+  }
+
+  /// Whether the wait can't end before work of the scheduler has.
+  func includesWork(of scheduler: any OperationScheduler) -> Bool {
+    leads(throughSchedulers: false) { part in
+      switch part {
+      case .work(of: let other, ownedBy: _): other === scheduler
+      case .operation(let operation): operation.currentScheduler === scheduler
+      case .plainOperation: false
+      }
+    }
+  }
+
+  /// Whether the wait can't end before work of the owner has that is yet to begin. In doubt it can't: where a scheduler has very many
+  /// operations, or jobs that wait.
+  func includesWork(ofOwnerIn hold: OwnerHold) -> Bool {
+    leads(throughSchedulers: true) { part in
+      switch part {
+      case .work(of: let scheduler, ownedBy: let lifetime):
+        (lifetime?.mayConcern(hold) ?? true || scheduler.hasBarriers) && scheduler.mayHaveWorkToBegin(ofOwnerIn: hold)
+      case .operation(let operation): operation.lifetime.mayConcern(hold)
+      case .plainOperation: false
+      }
+    }
+  }
+
+  /// Whether the condition holds for this target or one behind it: what runs a plain operation, what an operation depends on, and what its
+  /// body is blocked in a wait for. Linear in these. Runs no code of the user's, but `isFinished` and `dependencies` of plain operations.
+  /// - Parameter throughSchedulers: also what the operations wait for that are in a scheduler whose work is waited for. Who stands behind a
+  ///   barrier waits for all before it.
+  private func leads(throughSchedulers: Bool, to condition: (WaitTarget) -> Bool) -> Bool {
+    var seen: Set<ObjectIdentifier> = []
+    var open = [self]
+    while let target = open.popLast() {
+      switch target {
+      case .work(of: let scheduler, ownedBy: let lifetime):
+        if condition(target) { return true }
+        guard throughSchedulers, seen.insert(ObjectIdentifier(scheduler)).inserted else { continue }
+        let owner = scheduler.hasBarriers ? nil : lifetime
+        guard let operations = scheduler.unfinishedOperations(ownedBy: owner, atMost: Self.mostOperations) else { return true }
+        for operation in operations { open += operation.furtherTargets }
+      case .operation(let operation):
+        guard !operation.load().isFinished, seen.insert(ObjectIdentifier(operation)).inserted else { continue }
+        if condition(target) { return true }
+        open += operation.furtherTargets
+        if throughSchedulers, let scheduler = operation.currentScheduler, scheduler.hasBarriers {
+          open.append(.work(of: scheduler, ownedBy: nil))
+        }
+      case .plainOperation(let operation):
+        guard !operation.isFinished, seen.insert(ObjectIdentifier(operation)).inserted else { continue }
+        if let runner = EnqueuedPlainOperations.runner(of: operation) { open.append(.operation(runner)) }
+        open += operation.dependencies.lazy.map { WaitTarget($0) }
+      }
+    }
+    return false
+  }
+
+  /// Of a scheduler, to ask at a time.
+  private static let mostOperations = 1000
+}
+
+extension OwnedOperation {
+  /// The scheduler that the operation is in; nil before it was added to one, and once it has finished.
+  fileprivate final var currentScheduler: (any OperationScheduler)? { lock.withLock { scheduler } }
+
+  /// What the operation waits for.
+  fileprivate final var furtherTargets: [WaitTarget] {
+    let (cell, waits) = lock.withLock { (dependencyCell, extras?.currentWaits) }
+    var targets = waits.map { Array($0.values) } ?? []
+    if let cell, !isReadyByDependencies { targets += cell.operations.map { WaitTarget($0) } }
+    return targets
+  }
+
+  /// The operation's body is about to wait, or with nil has ceased to. Tells those who wait for the operation, whose waits may lead
+  /// elsewhere now.
+  /// - Parameter wait: tells its waits apart.
+  final func setCurrentWait(_ target: WaitTarget?, of wait: AnyObject) {
+    var former = target
+    let waiters = lock.withLock { () -> [OperationWaiter] in
+      guard target != nil || extras != nil else { return [] }
+      let extras = makeExtras()
+      swap(&extras.currentWaits[ObjectIdentifier(wait)], &former)
+      return target == nil ? [] : extras.waiters
+    }
+    for waiter in waiters { waiter.targetDidChange() }
+  }
+}

@@ -1,0 +1,23 @@
+/// Handlers of events: bodies that are not held back, but skipped.
+///
+/// A job waits until it is clear what becomes of its owner. An event is over by then. So a handler whose owner only bodies and handlers
+/// hold isn't called; later events reach an owner that one of them has handed on.
+extension OwnerHold {
+  /// Calls the handler with the object, if somebody other than bodies and handlers holds it, and `mayBegin` says so then. The object may go
+  /// before this returns, if the handler has let go of the last other reference.
+  /// - Parameter mayBegin: the decision about this start, taken last.
+  /// - Returns: false if the object has gone.
+  @discardableResult
+  func callHandler(if mayBegin: () -> Bool, _ handler: (AnyObject) -> Void) -> Bool {
+    switch begin() {
+    case .gone: return false
+    case .heldBack: return true
+    case .begins(let object):
+      if mayBegin() {
+        ThreadSlot.ownerHold.with(self) { object.with { handler($0) } }
+      }
+      end(object)
+      return true
+    }
+  }
+}

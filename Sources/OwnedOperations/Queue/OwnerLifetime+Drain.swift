@@ -1,0 +1,97 @@
+import Dispatch
+
+/// Finishing an owner's work before it goes.
+extension OwnerLifetime {
+  /// Waits until the owner's work in the queue is done, or the time is up, and then ends the owner.
+  ///
+  /// ```swift
+  /// let queue = OwnerScopedQueue()
+  /// let upload = OwnerLifetime(name: "upload")
+  /// queue.async(lifetime: upload) { print("the last part") }
+  /// let isDone = await upload.drain(on: queue, timeout: .seconds(5))
+  /// print(isDone, upload.isAlive)  // true false
+  /// ```
+  ///
+  /// What is added meanwhile, by the work itself or by anybody else, is waited for as well: an owner that is given work again and again is
+  /// drained when there is none for a moment, or by the time-out. What is added between that moment and the end, right after it, never
+  /// begins; nor does what is added later. Work of the owner that is suspended is waited for like any other.
+  ///
+  /// When the time is up the owner ends with what is left: pending work never begins, tasks are cancelled, and bodies that run are not
+  /// waited for. So it does when the calling task is cancelled. From inside work of the owner in this queue, it is drained when nothing is
+  /// left but work that waits for the same.
+  /// - Parameters:
+  ///   - queue: whose work of the owner is waited for. To drain several, wait for the others with ``OwnerScopedQueue/finished(ownedBy:)``
+  ///     first.
+  ///   - timeout: how long to wait at most. By default without an end. Nothing is waited for if it isn't positive.
+  /// - Returns: whether everything was done. False if the time was up, the task was cancelled, or the owner had ended before.
+  /// - Precondition: it is not ``process``, which never ends.
+  @discardableResult
+  public func drain(on queue: OwnerScopedQueue, timeout: Duration? = nil) async -> Bool {
+    precondition(
+      self !== OwnerLifetime.process,
+      "OwnerLifetime.process can't be drained, because it never ends; wait with queue.finished(ownedBy:), or drain a lifetime of your own")
+    guard isAlive else { return false }
+    if let timeout, timeout <= .zero {
+      defer { end() }
+      return queue.operationCount(ownedBy: self) == 0
+    }
+    let outcome = DrainOutcome()
+    let timer = timeout.map { outcome.settle(after: $0) }
+    let operation = OperationTask.current?.operation
+    let isDone = await WaitTarget.work(of: queue, ownedBy: self).whileWaiting {
+      // Whoever waits may have to give up; the queue's own wait lasts until the work is done.
+      Task.detached {
+        await queue.untilFinished(self, inside: operation)
+        outcome.settle(true)
+      }
+      return await withTaskCancellationHandler {
+        await outcome.settled()
+      } onCancel: {
+        outcome.settle(false)
+      }
+    }
+    timer?.cancel()
+    let hasEndedBefore = !isAlive
+    end()
+    return isDone && !hasEndedBefore
+  }
+}
+
+/// What comes first: all is done, or it is to be waited for no longer.
+private final class DrainOutcome: @unchecked Sendable {  // guarded by `lock`
+  private static let timerQueue = DispatchQueue(label: "OwnedOperations.drains", qos: .userInitiated)
+
+  private let lock = Lock()
+  private var isDone: Bool?
+  private var waiting: CheckedContinuation<Bool, Never>?
+
+  /// The first call counts.
+  func settle(_ isDone: Bool) {
+    let continuation = lock.withLock { () -> CheckedContinuation<Bool, Never>? in
+      guard self.isDone == nil else { return nil }
+      self.isDone = isDone
+      return waiting.take()
+    }
+    continuation?.resume(returning: isDone)
+  }
+
+  /// - Returns: to be cancelled.
+  func settle(after timeout: Duration) -> UptimeTimer {
+    let timer = UptimeTimer(on: Self.timerQueue)
+    timer.setHandler { self.settle(false) }
+    timer.set(Uptime.time(after: timeout.dispatchInterval))
+    timer.activate()
+    return timer
+  }
+
+  /// Once.
+  func settled() async -> Bool {
+    await withCheckedContinuation { continuation in
+      let isDone = lock.withLock {
+        if self.isDone == nil { waiting = continuation }
+        return self.isDone
+      }
+      if let isDone { continuation.resume(returning: isDone) }
+    }
+  }
+}

@@ -1,0 +1,82 @@
+import Foundation
+
+/// Work tied to an owner that runs alone.
+///
+/// It is an ordinary job in a barrier phase of its own: the phase before it is closed, and so is its own. So all that holds for jobs holds
+/// for it: it is cancelled, counted, waited for and held back as one.
+extension OwnerScopedQueue {
+  /// Runs the body with the owner when everything added before has finished; what is added later waits for it. Unless the owner ends first.
+  ///
+  /// ```swift
+  /// final class Index: Sendable {
+  ///   func rebuild() { print("alone") }
+  /// }
+  ///
+  /// let index = Index()
+  /// OwnerScopedQueue().addBarrier(owner: index) { index in index.rebuild() }
+  /// ```
+  ///
+  /// Unlike the closure of ``addBarrierBlock(_:)`` it belongs to its owner: it counts in ``operationCount(ownedBy:)``, is waited for by
+  /// ``finished(ownedBy:)`` and cancelled with the owner's other work. While the owner is suspended (``setSuspended(_:ownedBy:)``) it holds
+  /// up what comes behind it. When it is cancelled, what comes behind it goes on. O(1).
+  public func addBarrier<Owner: OperationOwner & Sendable>(owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) {
+    addBarrier(owner, owner.lifetimeToken.lifetime, body)
+  }
+
+  /// Runs the body with any object when everything added before has finished. Everything else is as for an `OperationOwner`.
+  @_disfavoredOverload
+  public func addBarrier<Owner: AnyObject & Sendable>(owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) {
+    addBarrier(owner, OwnerLifetime.of(owner as AnyObject), body)
+  }
+
+  /// Runs the body when everything added before has finished, unless the lifetime ends first. Everything else is as for an owner, which is
+  /// not held.
+  public func addBarrier(lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
+    guard lifetime.isAlive else { return refusedJobs.add() }
+    submitAlone(.block(body), lifetime)
+  }
+
+  private func addBarrier<Owner: AnyObject & Sendable>(
+    _ owner: Owner, _ lifetime: OwnerLifetime, _ body: @escaping @Sendable (Owner) -> Void
+  ) {
+    guard lifetime.isAlive else { return refusedJobs.add() }
+    let isBound = lifetime.bind(owner)
+    let erased = ErasedOwnerBody.erase(body)
+    submitAlone(isBound ? .ownerBlock(erased) : .sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased)), lifetime)
+  }
+
+  private func submitAlone(_ work: consuming Work, _ lifetime: OwnerLifetime) {
+    let level = Self.level(of: .normal)
+    switch core.mutate(with: work, { state, _, work in state.addAlone(work, lifetime, level: level) }) {
+    case .taken: break
+    case .takenForHeldBackOwner: lifetime.ownerHold?.lookAgainIfHeldBack()
+    case .refused: refusedJobs.add()
+    }
+  }
+}
+
+extension QueueState {
+  /// For ``OwnerScopedQueue/addBarrierBlock(_:)``.
+  mutating func addBarrier(_ barrier: @escaping @Sendable () -> Void) {
+    stages[stages.count - 1].barrier = barrier
+    closeLastStage()
+    statistics.enqueued += 1
+    unfinished += 1
+    unfinishedBarriers += 1
+  }
+
+  /// In a phase of its own. If the owner has ended, that is empty, and passed over.
+  fileprivate mutating func addAlone(_ work: consuming Work, _ lifetime: OwnerLifetime, level: Int) -> Addition {
+    closeLastStage()
+    guard let slot = slot(for: Borrowed(lifetime)) else { return .refused(work) }
+    let addition = add(work, to: slot, level: level)
+    closeLastStage()
+    return addition
+  }
+
+  /// What is added from now on waits for everything before it.
+  private mutating func closeLastStage() {
+    stages[stages.count - 1].isClosed = true
+    appendStage()
+  }
+}

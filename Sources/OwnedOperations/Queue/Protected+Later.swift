@@ -1,0 +1,57 @@
+extension Protected {
+  /// Writes later, on a thread of the queue, on behalf of an owner: the body is a barrier there, and is skipped once the owner has ended.
+  /// This call returns at once.
+  ///
+  /// ```swift
+  /// final class Screen: OperationOwner, Sendable {
+  ///   let lifetimeToken = OwnerLifetime.Token(name: "screen")
+  /// }
+  ///
+  /// let screen = Screen()
+  /// let titles = Protected([String]())
+  /// titles.writeLater(owner: screen) { _, titles in titles.append("loaded") }
+  /// ```
+  ///
+  /// Late writes to one object run in the order in which they were asked for, if they go to the same queue. Inside the barrier the body
+  /// takes the hold that ``write(file:line:_:)`` takes, and so runs alone. A read that begins after it, or that was called by it, sees what
+  /// it wrote.
+  /// - Parameters:
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - queue: the body runs when what was added there before has finished. By default a queue of this object's own.
+  ///   - file: of the call, for messages. Leave it out.
+  ///   - line: of the call, for messages. Leave it out.
+  ///   - body: called at most once. Released in the background when the owner ends.
+  public func writeLater<Owner: OperationOwner & Sendable>(
+    owner: Owner, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
+    _ body: @escaping @Sendable (Owner, inout State) -> Void
+  ) {
+    (queue ?? queueForLateWrites).addBarrier(owner: owner) { owner in self.write(file: file, line: line) { body(owner, &$0) } }
+  }
+
+  /// Writes later on behalf of any object. Everything else is as for an `OperationOwner`.
+  @_disfavoredOverload
+  public func writeLater<Owner: AnyObject & Sendable>(
+    owner: Owner, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
+    _ body: @escaping @Sendable (Owner, inout State) -> Void
+  ) {
+    (queue ?? queueForLateWrites).addBarrier(owner: owner) { owner in self.write(file: file, line: line) { body(owner, &$0) } }
+  }
+
+  /// Writes later on behalf of a lifetime. Everything else is as for an owner, which is not held.
+  public func writeLater(
+    lifetime: OwnerLifetime, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
+    _ body: @escaping @Sendable (inout State) -> Void
+  ) {
+    (queue ?? queueForLateWrites).addBarrier(lifetime: lifetime) { self.write(file: file, line: line) { body(&$0) } }
+  }
+
+  /// Returns when the late writes that went to the object's own queue have run or been skipped. Not from inside one of them.
+  public func lateWritesFinished() async { await lateWrites.made(OwnerScopedQueue.self)?.finished() }
+}
+
+extension Protected {
+  /// For late writes that name no queue. Made when there is the first.
+  private var queueForLateWrites: OwnerScopedQueue {
+    lateWrites.object { OwnerScopedQueue(name: "Protected", maxConcurrentOperationCount: 1) }
+  }
+}

@@ -1,0 +1,254 @@
+/// Who may run: workers, workers that come back from a wait, asynchronous operations.
+///
+/// - A worker holds a permit from its arrival until it leaves, unless it has yielded it. One on its way holds none yet; a handed job counts
+///   as begun.
+/// - An asynchronous operation holds a permit from the return of its start to its finish, unless its task has yielded it.
+/// - `limit` bounds the holders; `ownerLimit` bounds those of one owner, counted in its slot.
+/// - A body that waits for work of the same queue yields: it could wait for ever otherwise. A body that waits for anything else doesn't.
+/// - Code of the user's that is no body (a deinit on a worker) yields whenever it waits.
+/// - Who has yielded needs a permit to go on (`mayReturn`), of the queue and of its owner. Work that has begun may go on under any limit,
+///   if need be alone.
+/// - Who returns comes before new work: of the queue, if the queue's limit stands in its way (`returnsComeFirst`), else of its owner
+///   (`OwnerSlot.returning`).
+/// - Nothing that returns waits for a worker that is on its way: it may be on the one thread that both need.
+/// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last takes it back; see
+///   `TaskPermit`. An operation that was started by hand has none to yield; one whose start has not returned will have it then.
+///
+/// Processors are another account, and only new work asks it: one worker for each processor, not counting those that wait or were found to
+/// be blocked. One more is let in when nothing has finished for long. There is no end to workers in waits of ours: what they wait for may
+/// be in this queue, behind any number of others. Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of
+/// them.
+/// The permit of a worker, or of an asynchronous operation. Guarded by the queue's lock.
+class Permit {
+  /// It is with others.
+  final var isYielded = false
+  /// The owner whose permit was yielded, too. It keeps its slot while its work is unfinished.
+  final unowned(unsafe) var slot: OwnerSlot?
+  /// Where it stands in `ReturningList`.
+  final fileprivate(set) var place: Int?
+}
+
+/// The permit of an asynchronous operation whose task waits, or has waited. Guarded by the queue's lock.
+///
+/// The task yields when `waits` becomes one. It takes the permit back when `waits` becomes zero: the wait that ended last goes on only
+/// then. Other parts of the task may go on without: one that has waited may be what the last one waits for. If a part begins to wait while
+/// another one asks for the permit, that one goes on without, too.
+final class TaskPermit: Permit {
+  var waits = 0
+}
+
+/// Those whose wait is over and who need a permit to go on, in order. Guarded by the queue's lock.
+///
+/// A permit knows its place, counted from the first that there ever was: to leave takes constant time, whoever else is there.
+struct ReturningList {
+  private var entries: [(permit: Permit, waiter: Waiter)?] = []
+  /// The place of the first entry. Those before it that have left are removed when they are half of all.
+  private var base = 0
+  private var start = 0
+  private var count = 0
+  /// Of those who have turned out to need no permit.
+  private var free: [Waiter] = []
+
+  init() {}
+
+  /// Whether nobody is there, also of those who are free to go on.
+  var isEmpty: Bool { count == 0 && free.isEmpty }
+
+  mutating func append(_ permit: Permit, _ waiter: Waiter) {
+    permit.place = base + entries.count
+    entries.append((permit, waiter))
+    count += 1
+  }
+
+  /// - Complexity: linear in those before the first that fits.
+  func first(where fits: (Permit) -> Bool) -> Permit? {
+    guard count > 0 else { return nil }
+    for entry in entries[start...] { if let permit = entry?.permit, fits(permit) { return permit } }
+    return nil
+  }
+
+  func contains(where fits: (Permit) -> Bool) -> Bool { first(where: fits) != nil }
+
+  mutating func remove(_ permit: Permit) -> Waiter? {
+    guard let place = permit.place else { return nil }
+    permit.place = nil
+    let waiter = entries[place - base]?.waiter
+    entries[place - base] = nil
+    count -= 1
+    while start < entries.count, entries[start] == nil { start += 1 }
+    if start * 2 > entries.count {
+      entries.removeFirst(start)
+      base += start
+      start = 0
+    }
+    return waiter
+  }
+
+  /// Whoever asks for the permit goes on without.
+  /// - Returns: whether somebody does.
+  mutating func free(_ permit: Permit) -> Bool {
+    guard let waiter = remove(permit) else { return false }
+    free.append(waiter)
+    return true
+  }
+
+  mutating func takeFree() -> [Waiter] {
+    defer { free = [] }
+    return free
+  }
+}
+
+extension QueueState {
+  /// How many permits are held.
+  var holders: Int { workers.activeCount - arriving - yielded + detached + (handover == nil ? 0 : 1) }
+
+  /// Whether the worker that asks may take work.
+  var mayTake: Bool {
+    guard !returnsComeFirst, limit == .max || holders - 1 < limit else { return false }
+    return hasProcessor(beside: workers.activeCount - 1)
+  }
+
+  /// Whether one more worker may set out. Those on their way count: each will want a permit.
+  var maySend: Bool {
+    guard limit == .max || workers.activeCount - yielded + detached < limit else { return false }
+    return hasProcessor(beside: workers.activeCount)
+  }
+
+  private func hasProcessor(beside others: Int) -> Bool { others - waiting - stuck - extraWorkers < Self.processors }
+
+  // MARK: Waits
+
+  /// The worker's thread is about to block.
+  mutating func beginWait(of worker: Worker) {
+    setStuck(worker, false)
+    worker.isWaiting = true
+    waiting += 1
+  }
+
+  /// Gives the permit of the queue to others, and that of the owner whose body it is.
+  mutating func yield(_ permit: Permit, bodyOf slot: OwnerSlot?) {
+    guard !permit.isYielded, !Mutation.keepsPermitInWait.isOn else { return }
+    permit.isYielded = true
+    yielded += 1
+    guard let slot else { return }
+    permit.slot = slot
+    slot.yielded += 1
+    if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
+  }
+
+  /// The worker's thread is not blocked any more.
+  /// - Returns: what to wait for, after following up, if there is no permit for it now.
+  mutating func endWait(of worker: Worker) -> WaitingThread? {
+    worker.isWaiting = false
+    waiting -= 1
+    guard worker.permit.isYielded, !worker.isOutside, !takeBackAtOnce(worker.permit) else { return nil }
+    let thread = WaitingThread()
+    askBack(worker.permit, .thread(thread))
+    return thread
+  }
+
+  private mutating func takeBackAtOnce(_ permit: Permit) -> Bool {
+    if !Mutation.returnsWithoutPermit.isOn {
+      guard mayReturn(permit), !returning.contains(where: { mayReturn($0) }) else { return false }
+    }
+    takeBack(permit)
+    return true
+  }
+
+  private mutating func askBack(_ permit: Permit, _ waiter: Waiter) {
+    returning.append(permit, waiter)
+    permit.slot?.returning += 1
+  }
+
+  /// Those who may go on, to be woken after unlocking.
+  mutating func admitReturning() -> [Waiter] {
+    var admitted = returning.takeFree()
+    while let permit = returning.isEmpty || !hasPermit ? nil : returning.first(where: { mayReturn($0) }) {
+      if let waiter = returning.remove(permit) { admitted.append(waiter) }
+      permit.slot?.returning -= 1
+      takeBack(permit)
+    }
+    return admitted
+  }
+
+  // MARK: Waits of tasks
+
+  /// A part of the operation's task is about to wait for work of the queue.
+  mutating func beginTaskWait(of operation: OwnedOperation, at place: Int) {
+    let permit = taskPermits[ObjectIdentifier(operation)] ?? TaskPermit()
+    taskPermits[ObjectIdentifier(operation)] = permit
+    permit.waits += 1
+    guard permit.waits == 1 else { return }
+    if operations[place].isDetached { yield(permit, bodyOf: operations[place].slot) }
+    stopAsking(permit)
+  }
+
+  /// A part of the operation's task waits no longer for work of the queue.
+  /// - Returns: whether it may go on; otherwise it is resumed when it may.
+  mutating func endTaskWait(of operation: OwnedOperation, _ waiter: Waiter) -> Bool {
+    guard let permit = taskPermits[ObjectIdentifier(operation)] else { return true }
+    permit.waits -= 1
+    guard permit.waits == 0, permit.isYielded, !takeBackAtOnce(permit) else { return true }
+    askBack(permit, waiter)
+    return false
+  }
+
+  /// The operation has finished. What is left of its task needs no permit.
+  mutating func forgetTask(of operation: OwnedOperation) {
+    guard !taskPermits.isEmpty, let permit = taskPermits.removeValue(forKey: ObjectIdentifier(operation)) else { return }
+    stopAsking(permit)
+    if permit.isYielded { takeBack(permit) }
+  }
+
+  /// The permit is not asked for any more: who did goes on without.
+  private mutating func stopAsking(_ permit: Permit) {
+    guard returning.free(permit) else { return }
+    guard let slot = permit.slot else { return }
+    slot.returning -= 1
+    if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
+  }
+
+  /// Whether the queue's limit keeps somebody waiting whose wait is over.
+  var returnsComeFirst: Bool { limit != .max && returning.contains { mayReturnToOwner($0) } }
+
+  /// Whether the queue has a permit for somebody who returns.
+  private var hasPermit: Bool {
+    let others = Mutation.returnsBehindArriving.isOn ? holders + arriving : holders
+    return limit == .max || others < max(1, limit)
+  }
+
+  private func mayReturn(_ permit: Permit) -> Bool { hasPermit && mayReturnToOwner(permit) }
+
+  private func mayReturnToOwner(_ permit: Permit) -> Bool {
+    guard ownerLimit != .max, let slot = permit.slot else { return true }
+    return slot.executing - slot.yielded < max(1, ownerLimit)
+  }
+
+  private mutating func takeBack(_ permit: Permit) {
+    permit.isYielded = false
+    yielded -= 1
+    guard let slot = permit.slot else { return }
+    permit.slot = nil
+    slot.yielded -= 1
+    if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
+  }
+
+  // MARK: Outside of bodies
+
+  /// The worker is, or is found to be, blocked in code of the user's that is no body. Its record is over, and its permit goes to others.
+  mutating func setOutside(_ worker: Worker) {
+    guard !worker.isOutside, !worker.permit.isYielded else { return }
+    worker.isOutside = true
+    // What it has taken comes before what others take now.
+    takeBatchBack(from: worker)
+    settle(worker, includingCurrent: true)
+    yield(worker.permit, bodyOf: nil)
+  }
+
+  /// The worker looks for work again. It needs a permit like anybody who asks for work.
+  mutating func comeBack(_ worker: Worker) {
+    guard worker.isOutside else { return }
+    worker.isOutside = false
+    takeBack(worker.permit)
+  }
+}

@@ -1,0 +1,52 @@
+/// A worker's way from its call until it leaves: run what it was given, settle, look, take, run, and so on. What it has run is counted, and
+/// what it does next decided, in one hold of the lock (`QueueState.nextStep`).
+///
+/// It leaves last of all. Once it has left, it is the next to be sent for, and what it still did would hold up what comes then.
+extension Worker {
+  /// - Returns: whether the queue has no other worker now.
+  func drain(_ queue: OwnerScopedQueue) -> Bool {
+    beginDrain()
+    let deadline = isGuest ? Uptime.now + Self.guestTime : .max
+    var last = hasWork ? runOnce(queue.hint) : .nothing
+    while true {
+      let isTimeUp = last != .nothing && deadline != .max && Uptime.now > deadline
+      switch queue.core.mutate({ state, _ in state.nextStep(of: self, after: last, isTimeUp: isTimeUp, queue) }) {
+      case .run: last = runOnce(queue.hint)
+      case .lookAgain: last = .nothing
+      case .letOthersRun:
+        dispatch()
+        return false
+      case .leave(let isLast): return isLast
+      case .leaveLater: return queue.core.note { $0.leave(self) }
+      }
+    }
+  }
+
+  /// Runs what the worker has been given.
+  @inline(__always)
+  private func runOnce(_ hint: QueueHint) -> QueueState.LastStep {
+    let isBarrier = barrier != nil
+    becomeCurrent { run() }
+    if lastBatchWasSmall { linger(hint) }
+    return isBarrier ? .barrier : .records
+  }
+
+  /// A worker that keeps up with those who add work finds a record or two each time it looks, and would spend its time, and theirs, on the
+  /// lock and on leaving and being sent for. So after a small batch it looks `lingeringLooks` times, some ten microseconds in all and
+  /// without the lock, for work to come; if that is quick work, up to `gatheringLooks` more times for it to become several records. Not if
+  /// somebody waits for the queue.
+  private func linger(_ hint: QueueHint) {
+    var looksLeft = Self.lingeringLooks
+    while looksLeft > 0, !hint.flags.contains(.somebodyWaits) {
+      let hasWork = !hint.flags.isEmpty
+      if hasWork, !profitsFromSeveral { return }
+      noteWait()
+      Pause.spin(Self.lingeringPause)
+      looksLeft = hasWork ? min(looksLeft, Self.gatheringLooks) - 1 : looksLeft - 1
+    }
+  }
+
+  private static let lingeringPause = 10
+  private static let lingeringLooks = 20
+  private static let gatheringLooks = 10
+}

@@ -1,0 +1,473 @@
+#if OWNED_OPERATIONS_MODEL
+  import CDeinitHook
+  import Dispatch
+  import Glibc
+  import Synchronization
+
+  /// One run of a scenario under the model checker: real threads, of which one runs at a time.
+  ///
+  /// ## Protocol
+  ///
+  /// - The thread that has the baton runs. All others wait, each for its own semaphore. So everything here is the baton holder's, without a
+  ///   lock.
+  /// - Each call of a swapped primitive is a point. There the strategy says who goes on, and the baton goes to that thread.
+  /// - A thread that can't go on is blocked on an object. Who changes the object makes those that are blocked on it ready; each looks
+  ///   again.
+  /// - A run is a list of decisions. The same decisions give the same run, as long as the code under test asks neither the clock nor
+  ///   addresses.
+  /// - Time stands still while anybody can run. When nobody can, the wait with the earliest limit is over, and its limit is the time; in
+  ///   scenarios that allow it, or once their threads are.
+  /// - Some scenarios allow so many early ends of such waits, too, each at any point: a timer that fires meets what it may meet.
+  /// - A run that fails is given up: its threads stay where they are, for ever.
+  ///
+  /// Sequentially consistent: orders of memory are not explored.
+  final class ModelRun: @unchecked Sendable {  // see the protocol
+    enum Failure: Error, CustomStringConvertible {
+      case deadlock([String])
+      case livelock(Int)
+      case expectation(String)
+      case blockedOutside
+
+      var description: String {
+        switch self {
+        case .deadlock(let threads): "nobody can go on: " + threads.joined(separator: "; ")
+        case .livelock(let steps): "no end after \(steps) steps"
+        case .expectation(let text): text
+        case .blockedOutside: "blocked in something that the model does not know"
+        }
+      }
+    }
+
+    /// The run under way. One at a time in a process.
+    nonisolated(unsafe) static var current: ModelRun?  // written while no other thread of a run exists
+
+    private static let mostSteps = 20_000
+
+    let strategy: any ModelStrategy
+    private let timePasses: Bool
+    /// How many waits with a limit may still end while others can go on.
+    private var earlyTimeouts: Int
+    /// Whether points of threads that the library makes are decisions.
+    private let exploresBackground: Bool
+    private var threads: [ModelThread] = []
+    private(set) var failure: Failure?
+    private(set) var stepCount = 0
+    private(set) var trace: [String]?
+    private let isOver = Dispatch.DispatchSemaphore(value: 0)
+    /// Whether points are decisions. Not while a scenario is set up, nor when its threads are over.
+    private var branches = false
+    private var waitCount = 0
+    private var lastOnQueue: [ObjectIdentifier: ModelThread] = [:]
+    private var mutexes: [UnsafeMutableRawPointer: ModelMutex] = [:]
+    private var conditions: [UnsafeMutableRawPointer: ModelCondition] = [:]
+    /// In nanoseconds.
+    private var clock: UInt64 = 1_000_000_000
+
+    init(_ strategy: any ModelStrategy, timePasses: Bool, earlyTimeouts: Int, exploresBackground: Bool, isTraced: Bool) {
+      self.strategy = strategy
+      self.timePasses = timePasses
+      self.earlyTimeouts = earlyTimeouts
+      self.exploresBackground = exploresBackground
+      trace = isTraced ? [] : nil
+    }
+
+    /// Runs the body, and all threads that come of it, to their end. Once.
+    func run(_ body: @escaping @Sendable (ModelRun) -> Void) {
+      Self.current = self
+      ModelObject.beginRun()
+      add("main", isPartOfScenario: true) { body(self) }
+      threads[0].baton.signal()
+      var lastStep = -1
+      while isOver.wait(timeout: .now() + 20) == .timedOut {
+        // A look without the baton, at a number that only grows.
+        if stepCount == lastStep {
+          failure = .blockedOutside
+          break
+        }
+        lastStep = stepCount
+      }
+      Self.current = nil
+    }
+
+    // MARK: For scenarios
+
+    /// Runs the bodies on threads of their own, and returns when they are over. In between, every point is a decision.
+    func concurrently(_ bodies: (name: String, body: @Sendable () -> Void)...) { concurrently(bodies) }
+
+    func concurrently(_ bodies: [(name: String, body: @Sendable () -> Void)]) {
+      let members = bodies.map { add($0.name, isPartOfScenario: true, $0.body) }
+      let me = Self.thread!  // the scenario's main thread
+      branches = true
+      block(me, on: nil, "join") { members.allSatisfy { $0.isFinished } }
+      branches = false
+    }
+
+    func expect(_ condition: Bool, _ text: @autoclosure () -> String, file: StaticString = #fileID, line: UInt = #line) {
+      if !condition { fail(.expectation("\(text()) (\(file):\(line))")) }
+    }
+
+    // MARK: Threads
+
+    /// The thread of a run that calls; nil outside of runs.
+    static var thread: ModelThread? {
+      cdh_thread_slot(7).map { Unmanaged<ModelThread>.fromOpaque($0).takeUnretainedValue() }
+    }
+
+    /// - Parameter deadline: when it begins; nil if at once.
+    @discardableResult
+    func add(
+      _ name: String, isPartOfScenario: Bool, isWorker: Bool = false, at deadline: UInt64? = nil, _ body: @escaping @Sendable () -> Void
+    ) -> ModelThread {
+      let isExplored = isPartOfScenario || isWorker || exploresBackground
+      let thread = ModelThread(
+        number: threads.count, name: name, isPartOfScenario: isPartOfScenario, isExplored: isExplored, body)
+      threads.append(thread)
+      strategy.didAdd(thread.number)
+      if let deadline { thread.wait(until: deadline, since: nextWait()) } else { launch(thread) }
+      return thread
+    }
+
+    private func launch(_ thread: ModelThread) {
+      ModelThread.start {
+        thread.baton.wait()
+        cdh_set_thread_slot(7, Unmanaged.passUnretained(thread).toOpaque())
+        thread.runBody()
+        cdh_set_thread_slot(7, nil)
+        self.finish(thread)
+      }
+    }
+
+    private func nextWait() -> Int {
+      waitCount += 1
+      return waitCount
+    }
+
+    // MARK: Threads of the library's
+
+    /// - Returns: false if the caller belongs to no run.
+    static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
+      guard let current, let thread else { return false }
+      current.add("\(thread.name)'s", isPartOfScenario: false, body)
+      return true
+    }
+
+    /// Blocks of one queue run one after the other.
+    static func start(_ body: @escaping @Sendable () -> Void, on queue: DispatchQueue) -> Bool {
+      guard let current, thread != nil else { return false }
+      let former = current.lastOnQueue[ObjectIdentifier(queue)]
+      current.lastOnQueue[ObjectIdentifier(queue)] = current.add("worker", isPartOfScenario: false, isWorker: true) {
+        if let former, let me = Self.thread { current.block(me, on: nil, "queue") { former.isFinished } }
+        body()
+      }
+      return true
+    }
+
+    /// When so much time has passed. Blocks of one queue run one after the other.
+    /// - Returns: nil if the caller belongs to no run.
+    @discardableResult
+    static func start(_ body: @escaping @Sendable () -> Void, at deadline: UInt64, on queue: DispatchQueue) -> ModelThread? {
+      guard let current, let thread else { return nil }
+      return current.add("\(thread.name)'s timer", isPartOfScenario: false, isWorker: current.earlyTimeouts > 0, at: deadline) {
+        guard let me = Self.thread else { return }
+        let former = current.lastOnQueue[ObjectIdentifier(queue)]
+        current.lastOnQueue[ObjectIdentifier(queue)] = me
+        if let former { current.block(me, on: nil, "queue") { former.isFinished } }
+        body()
+      }
+    }
+
+    /// What waits to begin never does.
+    static func cancel(_ thread: ModelThread) {
+      if thread.isTimed, !thread.isLaunched { thread.cancel() }
+    }
+
+    /// What the clock shows: it goes on when nobody can, and when a wait ends early.
+    static var now: UInt64 { current?.clock ?? 0 }
+
+    // MARK: Mutexes and conditions, known by their addresses
+
+    func mutex(at address: UnsafeMutableRawPointer, isNew: Bool = false) -> ModelMutex {
+      if !isNew, let known = mutexes[address] { return known }
+      let new = ModelMutex()
+      mutexes[address] = new
+      return new
+    }
+
+    func condition(at address: UnsafeMutableRawPointer, isNew: Bool = false) -> ModelCondition {
+      if !isNew, let known = conditions[address] { return known }
+      let new = ModelCondition()
+      conditions[address] = new
+      return new
+    }
+
+    private func finish(_ thread: ModelThread) {
+      thread.state = .finished
+      wakeAll(on: nil)
+      if let next = next(after: thread, "end") {
+        next.baton.signal()
+      } else if failure == nil {
+        isOver.signal()
+      }
+    }
+
+    // MARK: Points
+
+    /// The thread is about to touch the object.
+    static func point(_ call: StaticString, _ object: ModelObject, _ file: StaticString, _ line: UInt) {
+      guard let run = current, let thread else { return }
+      run.point(thread, call, object, file, line)
+    }
+
+    private func point(_ me: ModelThread, _ call: StaticString, _ object: ModelObject, _ file: StaticString, _ line: UInt) {
+      stepCount += 1
+      me.place = (file, line)
+      trace?.append("\(me.name): \(call) \(object.name) \(file):\(line)")
+      if stepCount > Self.mostSteps { fail(.livelock(stepCount)) }
+      guard branches, me.isExplored, strategy.isShared(object, by: me.number) else { return }
+      let options = ready(first: me)
+      let choice = options.count == 1 ? 0 : strategy.choose(among: options.map(\.number), firstGoesOn: true, step: stepCount)
+      if choice != 0 { hand(from: me, to: chosen(options[choice])) }
+    }
+
+    /// The thread waits for others without being blocked.
+    static func pass(_ file: StaticString, _ line: UInt) {
+      guard let run = current, let thread else { return }
+      run.stepCount += 1
+      if run.stepCount > mostSteps { run.fail(.livelock(run.stepCount)) }
+      let others = run.ready(first: nil).filter { $0 !== thread && !$0.isTimed }
+      guard !others.isEmpty else { return }
+      let choice =
+        others.count == 1 || !run.branches ? 0 : run.strategy.choose(among: others.map(\.number), firstGoesOn: false, step: run.stepCount)
+      run.hand(from: thread, to: others[choice])
+    }
+
+    /// Blocks until the condition holds. Whoever changes what it asks wakes those that are blocked on the object.
+    /// - Parameter deadline: the limit of the wait; nil if it has none.
+    /// - Returns: false if its time was up.
+    @discardableResult
+    func block(
+      _ me: ModelThread, on object: ModelObject?, _ call: StaticString, noLongerThan deadline: UInt64? = nil,
+      until condition: @escaping () -> Bool
+    ) -> Bool {
+      me.wait = nextWait()
+      me.deadline = deadline ?? .max
+      me.mayGoOn = condition
+      me.hasTimedOut = false
+      defer { me.mayGoOn = { true } }
+      while !condition() {
+        if me.hasTimedOut { return false }
+        me.state = deadline != nil ? .waiting(object) : .blocked(object)
+        trace?.append("\(me.name): blocked in \(call) \(object?.name ?? "")")
+        guard let next = next(after: me, call) else { fail(.deadlock([])) }
+        if next !== me { hand(from: me, to: next) }
+      }
+      return true
+    }
+
+    /// Whoever sleeps waits for nobody: if nobody else can go on, the time has come.
+    func sleep(_ me: ModelThread, until deadline: UInt64) {
+      me.isSleeping = true
+      block(me, on: nil, "sleep", noLongerThan: deadline) { false }
+      me.isSleeping = false
+    }
+
+    func wakeAll(on object: ModelObject?) {
+      for thread in threads where thread.isBlocked(on: object) && thread.mayGoOn() { thread.state = .ready }
+    }
+
+    private func ready(first: ModelThread?) -> [ModelThread] {
+      var others = threads.filter { $0.isReady && $0 !== first }
+      // A wait that ends early meets others. It is not to save them, if nobody can go on.
+      if branches, earlyTimeouts > 0, first != nil || others.contains(where: \.isExplored) {
+        others += threads.filter { $0.isTimed && $0.isExplored && $0 !== first }
+      }
+      // Threads of the library's that are not explored come last, one after the other.
+      if !exploresBackground, first.map(\.isExplored) ?? others.contains(where: \.isExplored) {
+        others.removeAll { !$0.isExplored }
+      } else if !exploresBackground, others.count > 1 {
+        others = [others[0]]
+      }
+      return first.map { [$0] + others } ?? others
+    }
+
+    /// The thread is the one to go on. If it waits, that ends early.
+    private func chosen(_ thread: ModelThread) -> ModelThread {
+      if thread.isTimed {
+        earlyTimeouts -= 1
+        timeOut(thread)
+      }
+      return thread
+    }
+
+    private func timeOut(_ thread: ModelThread) {
+      clock = max(clock, thread.deadline == .max ? 0 : thread.deadline)
+      thread.hasTimedOut = true
+      thread.state = .ready
+      if !thread.isLaunched {
+        thread.isLaunched = true
+        launch(thread)
+      }
+    }
+
+    /// Who goes on when this thread can't; nil if the run is over.
+    private func next(after thread: ModelThread, _ call: StaticString) -> ModelThread? {
+      let options = ready(first: nil)
+      if options.count == 1 { return options[0] }
+      if !options.isEmpty {
+        return branches ? chosen(options[strategy.choose(among: options.map(\.number), firstGoesOn: false, step: stepCount)]) : options[0]
+      }
+      if threads.allSatisfy(\.isFinished) { return nil }
+      let timed = threads.filter(\.isTimed).min { ($0.deadline, $0.wait) < ($1.deadline, $1.wait) }
+      if let sleeper = threads.first(where: { $0.isSleeping && $0.isExplored }), !timePasses {
+        timeOut(sleeper)
+        return sleeper
+      }
+      if let timed, timePasses || threads.allSatisfy({ $0.isFinished || !$0.isPartOfScenario || $0.number == 0 && !branches }) {
+        timeOut(timed)
+        return timed
+      }
+      fail(.deadlock(threads.filter { !$0.isFinished }.map(\.description)))
+    }
+
+    private func hand(from me: ModelThread, to next: ModelThread) {
+      next.baton.signal()
+      me.baton.wait()
+    }
+
+    /// Gives the run up. The thread stays here.
+    func fail(_ failure: Failure) -> Never {
+      self.failure = failure
+      isOver.signal()
+      while true { pause() }
+    }
+  }
+
+  /// A thread of a run.
+  final class ModelThread: @unchecked Sendable, CustomStringConvertible {  // the baton holder's
+    enum State {
+      case ready, finished
+      case blocked(ModelObject?)
+      case waiting(ModelObject?)
+    }
+
+    let number: Int
+    let name: String
+    let isPartOfScenario: Bool
+    /// Whether its points are decisions.
+    let isExplored: Bool
+    fileprivate let baton = Dispatch.DispatchSemaphore(value: 0)
+    fileprivate(set) var state = State.ready
+    fileprivate(set) var hasTimedOut = false
+    fileprivate var mayGoOn: () -> Bool = { true }
+    /// When its wait began.
+    fileprivate(set) var wait = 0
+    /// The limit of its wait.
+    fileprivate(set) var deadline = UInt64.max
+    fileprivate(set) var isSleeping = false
+    /// Not one that has yet to begin.
+    fileprivate(set) var isLaunched = true
+    fileprivate(set) var place: (StaticString, UInt) = ("", 0)
+    /// How many objects it has made.
+    var objectCount = 0
+
+    private var body: (@Sendable () -> Void)?
+
+    fileprivate init(
+      number: Int, name: String, isPartOfScenario: Bool, isExplored: Bool, _ body: @escaping @Sendable () -> Void
+    ) {
+      (self.number, self.name, self.isPartOfScenario, self.isExplored) = (number, name, isPartOfScenario, isExplored)
+      self.body = body
+    }
+
+    fileprivate func wait(until deadline: UInt64, since wait: Int) {
+      (self.deadline, self.wait) = (deadline, wait)
+      isLaunched = false
+      mayGoOn = { false }
+      state = .waiting(nil)
+    }
+
+    fileprivate func cancel() {
+      state = .finished
+      body = nil
+    }
+
+    /// What the body captured goes here, too: its deinits are part of the run.
+    fileprivate func runBody() {
+      body?()
+      body = nil
+    }
+
+    var isFinished: Bool { if case .finished = state { true } else { false } }
+    var isReady: Bool { if case .ready = state { true } else { false } }
+    var isTimed: Bool { if case .waiting = state { true } else { false } }
+
+    func isBlocked(on object: ModelObject?) -> Bool {
+      switch state {
+      case .blocked(let other), .waiting(let other): other === object
+      default: false
+      }
+    }
+
+    var description: String { "\(name) after \(place.0):\(place.1)" }
+
+    /// Runs the body on a thread of the system's. Threads are used again: to make one costs as much as a run.
+    static func start(_ body: @escaping @Sendable () -> Void) {
+      let idle = idleThreads.withLock { $0.popLast() }
+      let thread = idle ?? SystemThread()
+      thread.body = body
+      if idle == nil { thread.make() } else { thread.isCalled.signal() }
+    }
+
+    private static let idleThreads = Mutex<[SystemThread]>([])
+
+    /// One that runs a body, and then waits for the next.
+    private final class SystemThread: @unchecked Sendable {  // `body` is handed over by the semaphore
+      let isCalled = Dispatch.DispatchSemaphore(value: 0)
+      var body: (@Sendable () -> Void)?
+
+      func make() {
+        var thread = pthread_t()
+        let error = Glibc.pthread_create(
+          &thread, nil,
+          { context in
+            if let context { Unmanaged<SystemThread>.fromOpaque(context).takeRetainedValue().run() }
+            return nil
+          }, Unmanaged.passRetained(self).toOpaque())
+        precondition(error == 0, "no thread to be had for the model")
+        _ = Glibc.pthread_detach(thread)
+      }
+
+      private func run() {
+        while let body {
+          self.body = nil
+          body()
+          ModelThread.idleThreads.withLock { $0.append(self) }
+          isCalled.wait()
+        }
+      }
+    }
+  }
+
+  /// What threads of a run may meet at: an atomic, a lock, a semaphore.
+  final class ModelObject: @unchecked Sendable {  // constant
+    /// The same in each run of a scenario: who made it, and as which of that thread's.
+    let id: Int
+    private let kind: StaticString
+    private nonisolated(unsafe) static var madeOutside = 0  // for names only
+
+    init(_ kind: StaticString) {
+      self.kind = kind
+      if let thread = ModelRun.thread {
+        thread.objectCount += 1
+        id = thread.number << 32 | thread.objectCount
+      } else {
+        Self.madeOutside += 1
+        id = -Self.madeOutside
+      }
+    }
+
+    static func beginRun() {}
+
+    var name: String { "\(kind)#\(id < 0 ? "\(id)" : "\(id >> 32).\(id & 0xFFFF_FFFF)")" }
+  }
+#endif

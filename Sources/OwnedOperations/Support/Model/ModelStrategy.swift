@@ -1,0 +1,124 @@
+#if OWNED_OPERATIONS_MODEL
+  /// Decides which thread of a run goes on.
+  protocol ModelStrategy: AnyObject {
+    func didAdd(_ thread: Int)
+    /// Whether a point at the object is worth a decision. A point at what one thread alone ever touches is none.
+    func isShared(_ object: ModelObject, by thread: Int) -> Bool
+    /// - Parameter firstGoesOn: the first of the threads runs now, and could go on.
+    /// - Returns: an index.
+    func choose(among threads: [Int], firstGoesOn: Bool, step: Int) -> Int
+    /// The decisions of the run that ended.
+    var schedule: [Int] { get }
+  }
+
+  /// All schedules with at most so many preemptions, depth first.
+  final class ExhaustiveStrategy: ModelStrategy {
+    private struct Decision {
+      let options: Int
+      var chosen: Int
+    }
+
+    private let mostPreemptions: Int
+    private var decisions: [Decision] = []
+    private var depth = 0
+    private var preemptions = 0
+    /// Decisions that had other options when they were made again: something in the code under test differs from run to run.
+    private(set) var divergences = 0
+    private var firstToucher: [Int: Int] = [:]
+    private var shared: Set<Int> = []
+    private var hasFoundShared = false
+
+    init(mostPreemptions: Int) { self.mostPreemptions = mostPreemptions }
+
+    func didAdd(_ thread: Int) {}
+
+    func isShared(_ object: ModelObject, by thread: Int) -> Bool {
+      if shared.contains(object.id) { return true }
+      if firstToucher[object.id, default: thread] != thread {
+        shared.insert(object.id)
+        hasFoundShared = true
+      }
+      firstToucher[object.id] = thread
+      return false
+    }
+
+    func choose(among threads: [Int], firstGoesOn: Bool, step: Int) -> Int {
+      if firstGoesOn, preemptions >= mostPreemptions { return 0 }
+      if depth == decisions.count { decisions.append(Decision(options: threads.count, chosen: 0)) }
+      if decisions[depth].options != threads.count { divergences += 1 }
+      let chosen = min(decisions[depth].chosen, threads.count - 1)
+      depth += 1
+      if firstGoesOn, chosen != 0 { preemptions += 1 }
+      return chosen
+    }
+
+    var schedule: [Int] { decisions.map(\.chosen) }
+
+    /// Once more.
+    func rewind() {
+      depth = 0
+      preemptions = 0
+      firstToucher = [:]
+    }
+
+    /// - Returns: false if there is no other schedule.
+    func next() -> Bool {
+      rewind()
+      if hasFoundShared {
+        // Some points turn out to have been decisions: all over again.
+        hasFoundShared = false
+        decisions = []
+        return true
+      }
+      while let last = decisions.last, last.chosen + 1 >= last.options { decisions.removeLast() }
+      guard !decisions.isEmpty else { return false }
+      decisions[decisions.count - 1].chosen += 1
+      return true
+    }
+  }
+
+  /// Random schedules by priorities (PCT): the thread with the highest priority runs, and at some random points its priority becomes the
+  /// lowest.
+  final class RandomStrategy: ModelStrategy {
+    private var state: UInt64
+    private let changes: [Int]
+    private var priorities: [Int] = []
+    private var lowest = 0
+    private(set) var schedule: [Int] = []
+
+    /// - Parameters:
+    ///   - depth: how many orders a defect may depend on and be found.
+    ///   - steps: about how many a run takes.
+    init(seed: UInt64, depth: Int, steps: Int) {
+      state = seed &* 0x9E37_79B9_7F4A_7C15 | 1
+      var chosen: [Int] = []
+      var state = state
+      for _ in 1..<max(2, depth) { chosen.append(Int(Self.random(&state) % UInt64(max(1, steps)))) }
+      self.state = state
+      changes = chosen.sorted()
+    }
+
+    private static func random(_ state: inout UInt64) -> UInt64 {
+      state ^= state << 13
+      state ^= state >> 7
+      state ^= state << 17
+      return state >> 11
+    }
+
+    func didAdd(_ thread: Int) {
+      while priorities.count <= thread { priorities.append(1000 + Int(Self.random(&state) % 1_000_000)) }
+    }
+
+    func isShared(_ object: ModelObject, by thread: Int) -> Bool { true }
+
+    func choose(among threads: [Int], firstGoesOn: Bool, step: Int) -> Int {
+      if !firstGoesOn || changes.contains(step) {
+        lowest -= 1
+        if changes.contains(step) { priorities[threads[0]] = lowest }
+      }
+      let best = threads.indices.max { priorities[threads[$0]] < priorities[threads[$1]] } ?? 0
+      schedule.append(best)
+      return best
+    }
+  }
+#endif

@@ -1,0 +1,128 @@
+import Foundation
+
+/// A defect that can be put into the model build, one at a time, with `MODEL_MUTATION`: some scenario must find it. `.ci/check-mutations`
+/// tries each.
+/// In any other build there is none.
+///
+/// The comment over a group says which tests are to find them: they are tried first.
+enum Mutation: String, CaseIterable {
+  // The operation's state word: OperationModelTests DependencyModelTests
+  /// A start that has been claimed runs the work without a look at the lifetime.
+  case startSkipsTheLifetime
+  /// Who is cancelled already handles the cancellation again.
+  case cancelsTwice
+  /// Who finishes doesn't claim the finish.
+  case finishesTwice
+  /// The scheduler starts an operation though a dependency was added meanwhile.
+  case startsBlocked
+  /// Somebody waits without looking, under the lock, whether the operation has finished.
+  case waiterLooksTooEarly
+  /// A failed dependency and a new policy don't meet in one word.
+  case policyMissesTheFailure
+  /// The timer of a timeout is kept by an operation that has finished.
+  case timerOutlivesTheFinish
+
+  // Dependencies: DependencyModelTests
+  /// A dependency can be resolved before it is counted.
+  case countsDependencyLate
+  /// A dependent is entered without looking, under the lock, whether the dependency has finished.
+  case dependentLooksTooEarly
+
+  // Lifetimes: LifetimeModelTests
+  /// Two ends both deal with what the lifetime has.
+  case endsTwice
+  /// A hook is added to a list that has been closed.
+  case hookMissesTheEnd
+  /// A child is added to a parent that has ended.
+  case childMissesTheEnd
+  /// Two links that make a cycle are not looked at one after the other.
+  case linksWithoutLock
+  /// A member joins after the reaper was sent.
+  case memberMissesTheEnd
+  /// A member leaves, and another one takes its place, while the reaper walks the list.
+  case memberMovesWhileReaped
+
+  // Owners that only their bodies hold, and blocks of dispatch queues: HoldModelTests
+  /// A block that has been claimed runs without a look at the lifetime.
+  case blockSkipsTheLifetime
+  /// A block that gives its claim back doesn't look whether its lifetime has ended meanwhile.
+  case heldBackBlockMissesTheEnd
+  /// References are compared with a count of bodies that may be of another moment.
+  case holdTrustsOneLook
+  /// A body that waits for work of its own owner counts as one that holds the owner.
+  case waitingBodyCounts
+  /// Work is held back without a look whether the last body has gone meanwhile.
+  case heldBackWorkIsForgotten
+
+  // Deinit hooks: DeinitHookModelTests
+  /// A hook that has been taken to run can still be cancelled.
+  case hookIsCancelledWhileItRuns
+  /// Two attachments are made for one object.
+  case attachmentIsMadeTwice
+
+  // Queues: QueueModelTests
+  /// A job that has been claimed runs without a look at the lifetime.
+  case jobSkipsTheLifetime
+  /// A thread parks without looking whether it has been called.
+  case parksWithoutExchange
+  /// A worker leaves after the hold of the lock in which it found nothing.
+  case leavesInASecondHold
+  /// Somebody waits for work that may be over already.
+  case waiterMissesTheFinish
+  /// A record can be begun, and taken back, at once.
+  case beginsWithoutExchange
+  /// A parked thread gives up without looking whether it has been called.
+  case givesUpWithoutExchange
+  /// The monitor takes a worker without a record for one that is in a body.
+  case monitorLooksAtRecordsOnly
+  /// A barrier begins while what was before it executes.
+  case barrierOvertakes
+  /// An operation becomes ready again while its record is used up, and gets no other.
+  case recordIsUsedUpWithTheNews
+  /// A record of a former priority leads to no start, though there is none of the new one.
+  case priorityLosesTheRecord
+  /// An operation becomes ready again while it is held back, and gets no record.
+  case heldBackMissesTheNews
+  /// The timer of watched operations is set once.
+  case readinessIsAskedOnce
+
+  // Permits: PermitModelTests
+  /// A body that waits for work of its own queue keeps its permit.
+  case keepsPermitInWait
+  /// A body whose wait is over goes on though others have its permit.
+  case returnsWithoutPermit
+  /// Nobody looks for bodies that want their permits back.
+  case forgetsWhoReturns
+  /// A body whose wait is over waits for workers that are on their way, too.
+  case returnsBehindArriving
+  /// A wait of a task yields the permit each time that somebody looks.
+  case taskYieldsTwice
+  /// The scheduler hears of a wait of a task after the lock, and perhaps after its end.
+  case taskYieldsAfterItsWait
+
+  // Graphs: GraphModelTests
+  /// A node that is in hand runs without a look at its lifetimes.
+  case nodeSkipsTheLifetime
+  /// A worker and a canceller both have one node in hand.
+  case nodeIsClaimedTwice
+  /// Two predecessors that finish at once count as one.
+  case predecessorIsMiscounted
+  /// Somebody waits without looking, under the lock, whether the run has finished.
+  case graphWaiterLooksTooEarly
+
+  // Protected state: ProtectedModelTests
+  /// A reader counts itself in, and doesn't look for writers.
+  case readerOverlooksTheWriter
+  /// A reader says that it waits after it has looked what for.
+  case writerOverlooksTheTicket
+  /// A writer says that it sleeps after it has looked whether it has to.
+  case writerSleepsUnseen
+
+  #if OWNED_OPERATIONS_MODEL
+    private static let active = ProcessInfo.processInfo.environment["MODEL_MUTATION"].flatMap(Mutation.init)
+    var isOn: Bool { Self.active == self }
+  #else
+    @inline(__always)
+    var isOn: Bool { false }
+  #endif
+}

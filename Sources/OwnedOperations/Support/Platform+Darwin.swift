@@ -1,0 +1,43 @@
+#if canImport(Darwin)
+  import Darwin
+
+  /// The C library's calls that differ between platforms, or that only a few places may make.
+  enum Platform {
+    typealias ThreadID = pthread_t
+
+    /// Nobody else's as long as the thread is there.
+    static var currentThread: ThreadID { pthread_self() }
+
+    /// Has a new thread, which nobody waits for, call `ThreadStart.main` with the context.
+    /// - Returns: false if there is none to be had.
+    static func startThread(_ context: UnsafeMutableRawPointer) -> Bool {
+      var thread: pthread_t?
+      return pthread_create(
+        &thread, nil,
+        { context in
+          pthread_detach(pthread_self())
+          ThreadStart.main(context)
+          return nil
+        }, context) == 0
+    }
+
+    /// Lets another thread have the processor, if one wants it.
+    static func yield() { sched_yield() }
+
+    static func sleep(microseconds: UInt32) { usleep(microseconds) }
+
+    /// One call, so that lines of several threads don't mix. There is nobody to tell when it fails.
+    static func writeToStandardError(_ line: String) {
+      var line = line
+      line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+  }
+
+  /// The processor time of one thread, which any thread may ask. Not told here: there is no clock that another thread could read.
+  struct ThreadClock: ~Copyable, Sendable {
+    init() {}
+    func begin() {}
+    func end() {}
+    var now: UInt64? { nil }
+  }
+#endif

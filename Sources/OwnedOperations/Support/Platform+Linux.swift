@@ -1,0 +1,73 @@
+#if !canImport(Darwin)
+  #if canImport(Glibc)
+    import Glibc
+  #elseif canImport(Musl)
+    import Musl
+  #endif
+  import Synchronization
+
+  /// The C library's calls that differ between platforms, or that only a few places may make.
+  enum Platform {
+    typealias ThreadID = pthread_t
+
+    /// Nobody else's as long as the thread is there.
+    static var currentThread: ThreadID { pthread_self() }
+
+    /// Has a new thread, which nobody waits for, call `ThreadStart.main` with the context.
+    /// - Returns: false if there is none to be had.
+    static func startThread(_ context: UnsafeMutableRawPointer) -> Bool {
+      #if canImport(Glibc)
+        var thread = pthread_t()
+      #else
+        var thread: pthread_t?
+      #endif
+      return pthread_create(
+        &thread, nil,
+        { context in
+          pthread_detach(pthread_self())
+          ThreadStart.main(context)
+          return nil
+        }, context) == 0
+    }
+
+    /// Lets another thread have the processor, if one wants it.
+    static func yield() { sched_yield() }
+
+    static func sleep(microseconds: UInt32) { usleep(microseconds) }
+
+    /// One call, so that lines of several threads don't mix. There is nobody to tell when it fails.
+    static func writeToStandardError(_ line: String) {
+      var line = line
+      line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+  }
+
+  /// The processor time of one thread, which any thread may ask.
+  ///
+  /// `begin` is called by the thread, `end` before it goes; whoever asks sees to it that the thread is there as long as it asks.
+  struct ThreadClock: ~Copyable, Sendable {
+    /// 0 between `end` and `begin`.
+    private let clock = Atomic<clockid_t>(0)
+
+    init() {}
+
+    func begin() {
+      var own = clockid_t()
+      if pthread_getcpuclockid(pthread_self(), &own) == 0 { clock.store(own, ordering: .relaxed) }
+    }
+
+    func end() { clock.store(0, ordering: .relaxed) }
+
+    /// In nanoseconds; nil where that can't be told.
+    var now: UInt64? {
+      #if OWNED_OPERATIONS_MODEL
+        if ModelRun.thread != nil { return 0 }
+      #endif
+      let clock = clock.load(ordering: .relaxed)
+      guard clock != 0 else { return nil }
+      var time = timespec()
+      guard clock_gettime(clock, &time) == 0 else { return nil }
+      return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+    }
+  }
+#endif

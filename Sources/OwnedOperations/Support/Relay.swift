@@ -1,0 +1,392 @@
+import Synchronization
+
+/// Steps that belong together: handed over in constant time, and taken one by one.
+class RelayBatch: @unchecked Sendable {  // `next` is atomic; the rest is guarded by the lock of the relay that has the batch
+  /// Constant from the moment at which the relay has the batch.
+  fileprivate(set) final var count: Int
+  fileprivate final let next = Atomic<Int>(0)
+  fileprivate final var finished = 0
+  /// Runners that are at it.
+  fileprivate final var runners = 0
+  fileprivate final var following: RelayBatch?
+
+  init(count: Int) {
+    self.count = count
+  }
+
+  /// Called once for each index in `0..<count`, on a thread of the relay's, without a lock. May block; then others are called meanwhile.
+  func takeStep(_ index: Int) {}
+
+  fileprivate final func claim() -> Int? {
+    let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
+    return index < count ? index : nil
+  }
+
+  fileprivate final var isUsedUp: Bool { next.load(ordering: .relaxed) >= count }
+}
+
+/// Steps that one closure takes.
+final class RelaySteps: RelayBatch, @unchecked Sendable {  // as its base class; `step` is constant
+  private let step: @Sendable (Int) -> Void
+
+  /// - Parameter step: does what ``RelayBatch/takeStep(_:)`` says. Goes with the batch, some time after the last step.
+  init(count: Int, step: @escaping @Sendable (Int) -> Void) {
+    self.step = step
+    super.init(count: count)
+  }
+
+  override func takeStep(_ index: Int) { step(index) }
+}
+
+/// Takes steps that may be, or run, code of the user's: one after the other, away from the thread that hands them over.
+///
+/// When a step doesn't return for a few milliseconds, another thread takes over what is left, also the rest of the batch. So however many
+/// steps block, for however long, the others are taken. Threads come from ``SpareThreads``, one at a time, and the later the more of them
+/// are blocked.
+///
+/// ## Protocol
+///
+/// - Batches stand in a list, guarded by `lock`. The first stays in the list until it is used up.
+/// - A step is claimed by incrementing the batch's `next`. Each index goes to one claimer, so any number of threads may be at one batch.
+/// - `runner` is who is in charge. There is one whenever a step is waiting; nil: nothing waits, and whoever hands over next appoints one.
+/// - A runner claims steps while it is in charge, and leaves when nothing waits, or when it finds that it has been replaced.
+/// - Before it leaves, a runner spins for a moment while `hasWaiting` is false: to wake a thread costs whoever hands over more than that.
+/// - `hasWaiting` is only a hint: set under the lock by whoever hands over, cleared under the lock by a runner that finds nothing.
+/// - A runner counts its step (`progress`, relaxed) before it takes it. Only the watch reads that, and errors of its reading do no harm: a
+///   runner that is replaced too early leaves after its step, and meanwhile steps are taken side by side.
+/// - The watch looks at the runner every `interval`. One that has stood still from look to look is replaced: by another runner if anything
+///   waits, by nobody otherwise.
+/// - A runner adds itself to a batch's `runners`, under the lock, before it claims there. Under the lock it leaves, and adds its steps to
+///   `finished`.
+/// - `finished == count`: all steps have returned. Only when `runners == 0`, too, is nobody about to look for more, and the batch may be
+///   used again.
+/// - `unfinished` counts the batches whose `finished` is less than `count`. Idle: `unfinished == 0`, and `open` is empty.
+/// - Nothing is released under the lock, and no step is taken under it.
+final class Relay: Sendable {
+  private let lock = Lock()
+  private let hasWaiting = Atomic<Bool>(false)
+
+  // Guarded by `lock`, which is what makes their accesses exclusive.
+  @exclusivity(unchecked) nonisolated(unsafe) private var first: RelayBatch?
+  @exclusivity(unchecked) nonisolated(unsafe) private var last: RelayBatch?
+  /// Gathers single values, until a runner comes for it or it is full.
+  @exclusivity(unchecked) nonisolated(unsafe) private var open: ReleaseSegment?
+  @exclusivity(unchecked) nonisolated(unsafe) private var pool: [ReleaseSegment] = []
+  @exclusivity(unchecked) nonisolated(unsafe) private var unfinished = 0
+  @exclusivity(unchecked) nonisolated(unsafe) private var runner: Runner?
+  /// Runners that were replaced and have not returned.
+  @exclusivity(unchecked) nonisolated(unsafe) private var blocked = 0
+  @exclusivity(unchecked) nonisolated(unsafe) private var idleWaiters: [Semaphore] = []
+  @exclusivity(unchecked) nonisolated(unsafe) private var isWatched = false
+  @exclusivity(unchecked) nonisolated(unsafe) private var sighting = Sighting()
+
+  private static let mostPooled = 16
+  /// Together some twenty microseconds.
+  private static let spins = 20
+  private static let pauses = 30
+  private static let few = 64
+  /// Looks at an idle relay before the watch leaves it.
+  private static let idleLooks = 5
+  /// That many more blocked threads make a takeover wait for one more look.
+  private static let blockedPerLook = 64
+
+  fileprivate final class Runner: Sendable {
+    let progress = Atomic<Int>(0)
+    let isReplaced = Atomic<Bool>(false)
+  }
+
+  private struct Sighting {
+    /// Compared only. Kept, so that its address isn't another's.
+    var runner: Runner?
+    var progress = 0
+    var looks = 0
+  }
+
+  // MARK: Handing over
+
+  /// Hands over the steps of the batch. Any thread; constant time.
+  func add(_ batch: RelayBatch) {
+    guard batch.count > 0 else { return }
+    let new = lock.withLock {
+      append(batch)
+      return appointIfNobodyIs()
+    }
+    if let new { start(new) }
+  }
+
+  /// Hands over a value to be released: a step of its own. Any thread; constant time. The caller must not have another reference to it, or
+  /// its own may be the last.
+  func release<Value>(_ value: consuming Value) {
+    lock.lock()
+    let segment: ReleaseSegment
+    if let open, !open.isFull {
+      segment = open
+    } else {
+      if let open { append(open) }
+      segment = pool.popLast() ?? ReleaseSegment()
+      open = segment
+      hasWaiting.store(true, ordering: .relaxed)
+    }
+    segment.append(value)
+    let new = appointIfNobodyIs()
+    lock.unlock()
+    if let new { start(new) }
+  }
+
+  /// Under the lock.
+  private func append(_ batch: RelayBatch) {
+    if let last { last.following = batch } else { first = batch }
+    last = batch
+    unfinished += 1
+    hasWaiting.store(true, ordering: .relaxed)
+  }
+
+  /// Under the lock. The result is to be started outside it.
+  @inline(__always)  // for each value that is handed over
+  private func appointIfNobodyIs() -> Runner? {
+    if runner != nil { return nil }
+    let new = Runner()
+    runner = new
+    return new
+  }
+
+  private func start(_ new: Runner) {
+    SpareThreads.run { [self] in run(new) }
+  }
+
+  // MARK: Running
+
+  private func run(_ runner: Runner) {
+    if lock.withLock({ beginWatch() }) { RelayWatch.watch(self) }
+    var batch: RelayBatch?
+    var taken = 0
+    while true {
+      var next = nextBatch(for: runner, after: batch, taken, leaves: false)
+      if next == nil {
+        spin()
+        next = nextBatch(for: runner, after: nil, 0, leaves: true)
+      }
+      guard let next else { return }
+      batch = next
+      taken = takeSteps(of: next, runner)
+      // Coming back for every few would have those who hand over wait for the lock.
+      if taken < Self.few { Pause.spin(Self.pauses) }
+    }
+  }
+
+  private func spin() {
+    var looks = 0
+    while looks < Self.spins, !hasWaiting.load(ordering: .relaxed) {
+      Pause.spin(Self.pauses)
+      looks += 1
+    }
+  }
+
+  /// - Returns: how many have been taken.
+  private func takeSteps(of batch: RelayBatch, _ runner: Runner) -> Int {
+    var taken = 0
+    var progress = runner.progress.load(ordering: .relaxed)
+    func takeAll() {
+      while let index = batch.claim() {
+        progress &+= 1
+        runner.progress.store(progress, ordering: .relaxed)
+        batch.takeStep(index)
+        taken += 1
+        if runner.isReplaced.load(ordering: .relaxed) { break }
+      }
+    }
+    withAutoreleasePool { takeAll() }
+    return taken
+  }
+
+  /// Leaves the former batch.
+  /// - Parameter leaves: has the runner give up its place if nothing waits.
+  /// - Returns: the one to go on with; nil if there is none, or the runner has been replaced.
+  private func nextBatch(for runner: Runner, after former: RelayBatch?, _ taken: Int, leaves: Bool) -> RelayBatch? {
+    var waiters: [Semaphore] = []
+    lock.lock()
+    defer {
+      lock.unlock()
+      for waiter in waiters { waiter.signal() }
+    }
+    // Before it is left: what is used again must not stand in the list. Whoever was in a batch last still has a reference, so none goes
+    // here.
+    while let batch = first, batch.isUsedUp {
+      first = batch.following
+      batch.following = nil
+      if first == nil { last = nil }
+    }
+    if let former { leave(former, taken) }
+    if isIdle { swap(&waiters, &idleWaiters) }
+    guard self.runner === runner else {
+      if leaves { blocked -= 1 }
+      return nil
+    }
+    if let open, open.count > 0 {
+      append(open)
+      self.open = nil
+    }
+    if first == nil {
+      hasWaiting.store(false, ordering: .relaxed)
+      if leaves { self.runner = nil }
+    }
+    first?.runners += 1
+    return first
+  }
+
+  /// Under the lock.
+  private func leave(_ batch: RelayBatch, _ taken: Int) {
+    batch.runners -= 1
+    batch.finished += taken
+    guard batch.finished == batch.count else { return }
+    if taken > 0 { unfinished -= 1 }
+    if batch.runners == 0, pool.count < Self.mostPooled, let segment = batch as? ReleaseSegment {
+      segment.reset()
+      pool.append(segment)
+    }
+  }
+
+  /// Under the lock.
+  private var hasWaitingSteps: Bool {
+    if let open, open.count > 0 { return true }
+    guard let first else { return false }
+    return !first.isUsedUp || first.following != nil
+  }
+
+  /// Under the lock.
+  private var isIdle: Bool { unfinished == 0 && open?.count ?? 0 == 0 }
+
+  // MARK: Watching
+
+  /// Under the lock.
+  /// - Returns: whether the caller has to call `RelayWatch.watch`.
+  private func beginWatch() -> Bool {
+    if isWatched { return false }
+    isWatched = true
+    sighting = Sighting()
+    return true
+  }
+
+  /// Replaces a runner that stands still. For the watch.
+  /// - Returns: false if there is nothing more to watch.
+  fileprivate func look() -> Bool {
+    var former: Runner?
+    var new: Runner?
+    let goesOn = lock.withLock {
+      guard let runner else {
+        former = sighting.runner
+        sighting = Sighting(looks: former == nil ? sighting.looks + 1 : 1)
+        isWatched = sighting.looks < Self.idleLooks
+        return isWatched
+      }
+      let progress = runner.progress.load(ordering: .relaxed)
+      // A runner that has not claimed a step yet waits for a processor, not for a step.
+      guard sighting.runner === runner, sighting.progress == progress, progress != 0 else {
+        former = sighting.runner
+        sighting = Sighting(runner: runner, progress: progress)
+        return true
+      }
+      sighting.looks += 1
+      guard sighting.looks > blocked / Self.blockedPerLook else { return true }
+      runner.isReplaced.store(true, ordering: .relaxed)
+      blocked += 1
+      self.runner = nil
+      if hasWaitingSteps { new = appointIfNobodyIs() }
+      return true
+    }
+    withExtendedLifetime(former) {}
+    if let new { start(new) }
+    return goesOn
+  }
+
+  // MARK: For tests
+
+  /// Returns when all that has been handed over, also by the steps themselves, has been taken. Not from inside a step.
+  func waitUntilIdle() {
+    let semaphore = Semaphore()
+    let waits = lock.withLock {
+      if !isIdle { idleWaiters.append(semaphore) }
+      return !isIdle
+    }
+    if waits { semaphore.wait() }
+  }
+
+  var isAtRest: Bool { lock.withLock { isIdle } }
+
+  /// How many threads have not returned from their steps, and have been replaced.
+  var blockedThreadCount: Int { lock.withLock { blocked } }
+}
+
+/// Looks at relays that are at work, from a thread of its own. Nobody is watched, and nothing runs, while all are idle.
+private enum RelayWatch {
+  /// Microseconds.
+  private static let interval: UInt32 = 2_000
+
+  private struct Watched {
+    var relays: [Relay] = []
+    var isRunning = false
+  }
+
+  private static let watched = Locked(Watched())
+
+  /// A relay may stand in the list twice for a moment: when it begins anew just as the watch is about to take it out.
+  static func watch(_ relay: Relay) {
+    let isFirst = watched.withLock { watched in
+      watched.relays.append(relay)
+      defer { watched.isRunning = true }
+      return !watched.isRunning
+    }
+    if isFirst { SpareThreads.run { run() } }
+  }
+
+  private static func run() {
+    var goesOn = true
+    while goesOn {
+      Platform.sleep(microseconds: interval)
+      var relays = watched.withLock { $0.relays }
+      for relay in relays where !relay.look() {
+        watched.withLock { watched in
+          if let place = watched.relays.firstIndex(where: { $0 === relay }) { watched.relays.remove(at: place) }
+        }
+      }
+      goesOn = watched.withLock { watched in
+        watched.isRunning = !watched.relays.isEmpty
+        return watched.isRunning
+      }
+      relays.removeAll()
+    }
+  }
+}
+
+/// Values to be released, side by side. Made once, used again and again.
+private final class ReleaseSegment: RelayBatch, @unchecked Sendable {  // as its base class; a value belongs to whoever claims its index
+  private static let capacity = 128
+  private let values = RawStorage<Any>(capacity: capacity)
+
+  init() { super.init(count: 0) }
+
+  deinit {
+    let first = min(next.load(ordering: .relaxed), count)
+    (values.start + first).deinitialize(count: count - first)
+  }
+
+  var isFull: Bool { count == Self.capacity }
+
+  /// Under the lock, while it is not in the list.
+  @inline(__always)  // for each value that is handed over
+  func append<Value>(_ value: consuming Value) {
+    (values.start + count).initialize(to: value)
+    count += 1
+  }
+
+  /// Under the lock, when nobody is in it any more.
+  func reset() {
+    count = 0
+    finished = 0
+    next.store(0, ordering: .relaxed)
+  }
+
+  override func takeStep(_ index: Int) {
+    (values.start + index).deinitialize(count: 1)
+  }
+}

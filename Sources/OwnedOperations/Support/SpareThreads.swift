@@ -1,0 +1,54 @@
+/// Threads that are nobody's but ours. GCD's can all be blocked by others, and then nothing that needs one of them goes on.
+///
+/// - A thread that has run its body parks. At most `most` are parked; one more ends.
+/// - A thread's `body` is written and read under the lock: by whoever takes the thread out of the list and then signals it, and by the
+///   thread when it wakes.
+enum SpareThreads {
+  #if OWNED_OPERATIONS_MODEL
+    private static let most = 0
+  #else
+    private static let most = 6
+  #endif
+
+  private final class Parked: @unchecked Sendable {  // see the rules above
+    let semaphore = Semaphore()
+    var body: (@Sendable () -> Void)?
+
+    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+  }
+
+  private static let parked = Locked<[Parked]>([])
+
+  /// Runs the body on a thread of ours: on a parked one, else on a new one, else (the system has no more) on one of GCD's. Any thread;
+  /// doesn't wait.
+  static func run(_ body: @escaping @Sendable () -> Void) {
+    let thread = parked.withLock { parked -> Parked? in
+      guard let thread = parked.popLast() else { return nil }
+      thread.body = body
+      return thread
+    }
+    if let thread {
+      thread.semaphore.signal()
+    } else if !start(body) {
+      ThreadStart.onPool(qos: .userInitiated, body)
+    }
+  }
+
+  private static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
+    let thread = Parked(body)
+    return ThreadStart.onNewThread { main(thread) }
+  }
+
+  private static func main(_ thread: Parked) {
+    while let body = parked.withLock({ _ in thread.body.take() }) {
+      body()
+      let parks = parked.withLock { parked in
+        guard parked.count < most else { return false }
+        parked.append(thread)
+        return true
+      }
+      guard parks else { break }
+      thread.semaphore.wait()
+    }
+  }
+}

@@ -1,0 +1,70 @@
+import Foundation
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// What the cache has to do with one attempt of a request.
+struct CachePlan: Sendable {
+  let cache: ResponseCache
+  let policy: CachePolicy
+  let key: TransferKey
+  let stored: CachedResponse?
+
+  /// Nil if the cache has nothing to do with it.
+  init?(_ request: Request, _ outgoing: Outgoing, _ cache: ResponseCache?) {
+    guard let cache, request.cache != .none, outgoing.urlRequest.httpMethod == "GET" else { return nil }
+    guard request.cachesCredentials || !outgoing.hasCredentials else { return nil }
+    let headers = HeaderFields(outgoing.urlRequest.allHTTPHeaderFields ?? [:])
+    // A part of an answer, and an answer to a question of the caller's own, are not what others want.
+    guard headers["Range"] == nil, headers["If-None-Match"] == nil, headers["If-Modified-Since"] == nil, !Self.forbidsStoring(headers)
+    else { return nil }
+    self.cache = cache
+    policy = request.cache
+    key = TransferKey(outgoing.urlRequest)
+    stored = cache.response(for: key)
+  }
+
+  /// What is stored, if no server has to be asked.
+  var answer: CachedResponse? {
+    guard case .forTime(let time) = policy, let stored, Duration.seconds(Date().timeIntervalSince(stored.storedAt)) < time else {
+      return nil
+    }
+    // A clock that was set back makes nothing fresh for ever.
+    return stored.storedAt.timeIntervalSinceNow < 60 ? stored : nil
+  }
+
+  /// What to show before the server answers.
+  var preview: CachedResponse? { policy == .cachedThenFresh ? stored : nil }
+
+  func adapt(_ urlRequest: inout URLRequest) {
+    if case .forTime = policy { return }
+    stored?.addValidators(to: &urlRequest)
+  }
+
+  /// - Returns: what the server's answer makes of what is stored, if it says that it is still valid.
+  func revalidated(by head: ResponseHead) -> CachedResponse? {
+    guard head.status == 304, case let stored? = stored else { return nil }
+    let fresh = stored.refreshed(by: head, now: Date())
+    cache.store(fresh, for: key)
+    return fresh
+  }
+
+  func store(_ exchange: Exchange) {
+    guard exchange.head.status == 200, !Self.forbidsStoring(exchange.head.headers), exchange.head.headers["Vary"]?.contains("*") != true
+    else { return }
+    let now = Date()
+    var entry = CachedResponse(head: exchange.head, body: exchange.body, storedAt: now)
+    switch policy {
+    case .forTime(let time):
+      entry.expiresAt = now.addingTimeInterval(Double(time.components.seconds) + Double(time.components.attoseconds) / 1e18)
+    case .revalidate: guard entry.hasValidator else { return }
+    case .cachedThenFresh, .none: break
+    }
+    cache.store(entry, for: key)
+  }
+
+  private static func forbidsStoring(_ headers: HeaderFields) -> Bool {
+    headers["Cache-Control"]?.lowercased().split(separator: ",").contains { $0.trimmingCharacters(in: .whitespaces) == "no-store" } ?? false
+  }
+}

@@ -1,0 +1,280 @@
+import Foundation
+import OwnedOperations
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// Sends requests that belong to an owner. When the owner ends, they stop, and their handlers never run.
+///
+/// ```swift
+/// final class Screen: OperationOwner, Sendable {
+///   let lifetimeToken = OwnerLifetime.Token(name: "screen")
+///   func show(_ text: String) {}
+/// }
+///
+/// let client = RequestClient(baseURL: URL(string: "https://example.com"))
+/// let screen = Screen()
+/// client.send(Request(.get, "news"), owner: screen, decoding: .string) { screen, result in
+///   if case .success(let response) = result { screen.show(response.value) }
+/// }
+/// ```
+///
+/// What no object's end should stop, such as a report or a refreshed token, has the lifetime of the process:
+///
+/// ```swift
+/// let client = RequestClient(baseURL: URL(string: "https://example.com"))
+/// let report = Request(.post, "reports", parameters: .json(["launched": 1]))
+/// client.send(report, lifetime: .process, decoding: .empty) { result in
+///   if case .failure(let error) = result { print("not reported: \(error)") }
+/// }
+/// ```
+///
+/// Requests under way hold the client; nothing else has to. A request takes no thread while it waits, for its turn, for the server, or
+/// for its next attempt. All members may be used from any thread.
+///
+/// On Linux, `URLSession` stops the process on a few answers. Known is one, in Swift 6.3: a connection that is closed in the middle of a
+/// header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`. Talk to servers that you don't trust from a process that you
+/// can spare.
+public final class RequestClient: Sendable {
+  /// What relative URLs are relative to; see ``Request/url``.
+  public let baseURL: URL?
+  /// Where handlers run, unless they are given another queue.
+  public let queue: OwnerScopedQueue
+
+  /// Where answers are kept for requests whose ``Request/cache`` asks for it.
+  public let cache: ResponseCache?
+
+  let hub: TransferHub
+  let downloadSessions: DownloadSessions
+  /// Starts the requests that are sent at once. Without a limit: those of the hosts are what holds requests back.
+  private let starts = OwnerScopedQueue(name: "OwnedRequests.starts")
+  private let storedInterceptors = Guarded<[any RequestInterceptor]>([])
+  private let registry = Guarded<[OwnerID: [ObjectIdentifier: WeakRequest]]>([:])
+
+  private struct WeakRequest { weak var request: (any RegisteredRequest)? }
+
+  /// Makes a client.
+  /// - Parameters:
+  ///   - baseURL: what relative URLs are relative to.
+  ///   - queue: where handlers run by default.
+  ///   - configuration: of the `URLSession` underneath. Its cache, limits of time and of connections are not used: ours are.
+  ///   - cache: may be shared by several clients.
+  public init(
+    baseURL: URL? = nil, queue: OwnerScopedQueue = OwnerScopedQueue(name: "OwnedRequests.handlers"),
+    configuration: URLSessionConfiguration = .default,
+    cache: ResponseCache? = nil
+  ) {
+    self.baseURL = baseURL
+    self.queue = queue
+    self.cache = cache
+    downloadSessions = DownloadSessions(configuration: configuration)
+    hub = TransferHub(session: TransferSession(configuration: configuration), limits: HostLimits(limit: 6))
+  }
+
+  // MARK: Settings
+
+  /// How many transfers go to one host (scheme, name and port) at once. By default 6. Less than one is a precondition failure.
+  public var maxConcurrentRequestsPerHost: Int {
+    get { hub.limits.limit }
+    set {
+      precondition(newValue > 0, "maxConcurrentRequestsPerHost is \(newValue); at least one request has to go to a host at once")
+      hub.limits.limit = newValue
+    }
+  }
+
+  /// Asked in this order before each attempt and after each failure.
+  public var interceptors: [any RequestInterceptor] {
+    get { storedInterceptors.withLock { $0 } }
+    set {
+      var former = newValue
+      storedInterceptors.withLock { swap(&former, &$0) }
+    }
+  }
+
+  // MARK: Operations
+
+  /// Makes an operation for a graph of dependencies: nothing is sent until a queue starts it.
+  ///
+  /// For a chain, let one depend on the other and set `dependencyPolicy` to `.requireSuccess`.
+  public func operation<Value>(
+    for request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
+  ) -> RequestOperation<Value> {
+    RequestOperation(request, client: self, lifetime: lifetime, decoding: decoder)
+  }
+
+  /// Makes an operation for an owner that holds a token; nothing is sent until a queue starts it.
+  public func operation<Value>(
+    for request: Request, owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>
+  ) -> RequestOperation<Value> {
+    operation(for: request, lifetime: owner.lifetimeToken.lifetime, decoding: decoder)
+  }
+
+  // MARK: Handlers
+
+  /// Sends a request, and has the handler told what came of it: once, with the owner, whatever the outcome (twice with
+  /// ``CachePolicy/cachedThenFresh``). If the owner ends first the transfer stops, and the handler never runs and is released.
+  /// - Parameters:
+  ///   - request: what to ask for.
+  ///   - owner: held weakly until the handler runs, strongly while it does.
+  ///   - decoder: makes the value of what the server has sent.
+  ///   - callbackQueue: where the handler runs, as a job of the owner; by default ``queue``.
+  ///   - handler: gets the owner and what came of the request.
+  /// - Returns: the operation, for its progress and to cancel it.
+  @discardableResult
+  public func send<Owner: OperationOwner & Sendable, Value>(
+    _ request: Request, owner: Owner, decoding decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue? = nil,
+    then handler: @escaping @Sendable (Owner, Result<Response<Value>, RequestError>) -> Void
+  ) -> RequestOperation<Value> {
+    sendWeakly(request, owner, owner.lifetimeToken.lifetime, decoder, on: callbackQueue, handler) { $0.async(owner: $1, execute: $2) }
+  }
+
+  /// Sends a request for any object; see `OwnerLifetime.of(_:)`.
+  @_disfavoredOverload @discardableResult
+  public func send<Owner: AnyObject & Sendable, Value>(
+    _ request: Request, owner: Owner, decoding decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue? = nil,
+    then handler: @escaping @Sendable (Owner, Result<Response<Value>, RequestError>) -> Void
+  ) -> RequestOperation<Value> {
+    sendWeakly(request, owner, OwnerLifetime.of(owner as AnyObject), decoder, on: callbackQueue, handler) {
+      $0.async(owner: $1, execute: $2)
+    }
+  }
+
+  /// Sends a request for a lifetime, whose end stops it; the handler never runs then.
+  @discardableResult
+  public func send<Value>(
+    _ request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue? = nil,
+    then handler: @escaping @Sendable (Result<Response<Value>, RequestError>) -> Void
+  ) -> RequestOperation<Value> {
+    let queue = callbackQueue ?? queue
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { result, whenOver in
+      queue.async(lifetime: lifetime) {
+        handler(result)
+        whenOver()
+      }
+    }
+    return send(request, lifetime, decoder, handler: calls.call)
+  }
+
+  /// - Parameter submit: adds a job of the owner's, in the way of its kind.
+  private func sendWeakly<Owner: AnyObject & Sendable, Value>(
+    _ request: Request, _ owner: Owner, _ lifetime: OwnerLifetime, _ decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue?,
+    _ handler: @escaping @Sendable (Owner, Result<Response<Value>, RequestError>) -> Void,
+    submit: @escaping @Sendable (OwnerScopedQueue, Owner, @escaping @Sendable (Owner) -> Void) -> Void
+  ) -> RequestOperation<Value> {
+    let queue = callbackQueue ?? queue
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { [weak owner] result, whenOver in
+      guard let owner else { return }
+      submit(queue, owner) { owner in
+        handler(owner, result)
+        whenOver()
+      }
+    }
+    return send(request, lifetime, decoder, handler: calls.call)
+  }
+
+  private func send<Value>(
+    _ request: Request, _ lifetime: OwnerLifetime, _ decoder: ResponseDecoder<Value>,
+    handler: @escaping @Sendable (Result<Response<Value>, RequestError>) -> Void
+  ) -> RequestOperation<Value> {
+    let operation = RequestOperation(request, client: self, lifetime: lifetime, decoding: decoder, handler: handler)
+    startAtOnce(operation)
+    return operation
+  }
+
+  func startAtOnce(_ operation: OwnedOperation) { starts.addOperation(operation) }
+
+  // MARK: Tasks
+
+  /// Sends a request and returns the response. Cancelling the task cancels the request.
+  ///
+  /// The caller holds the owner meanwhile; where it should be free to go, hand over its lifetime instead.
+  /// - Throws: ``RequestError``.
+  public func response<Value>(
+    to request: Request, owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>
+  ) async throws -> Response<Value> {
+    try await response(to: request, lifetime: owner.lifetimeToken.lifetime, decoding: decoder)
+  }
+
+  /// Sends a request and returns the response. Cancelling the task cancels the request, and so does the end of the lifetime.
+  /// - Throws: ``RequestError``; its case `cancelled` also if it was the task that was cancelled.
+  public func response<Value>(
+    to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
+  ) async throws -> Response<Value> {
+    let operation = operation(for: request, lifetime: lifetime, decoding: decoder)
+    return try await run(operation)
+  }
+
+  /// Sends a request and returns the response, or throws the error with the headers that the server sent.
+  /// `throwing: RequestFailure.self` tells this form from the one that throws ``RequestError``.
+  public func response<Value>(
+    to request: Request, owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>, throwing failure: RequestFailure.Type
+  ) async throws(RequestFailure) -> Response<Value> {
+    try await response(to: request, lifetime: owner.lifetimeToken.lifetime, decoding: decoder, throwing: failure)
+  }
+
+  /// Sends a request and returns the response, or throws the error with the headers that the server sent.
+  /// `throwing: RequestFailure.self` tells this form from the one that throws ``RequestError``.
+  public func response<Value>(
+    to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>, throwing failure: RequestFailure.Type
+  ) async throws(RequestFailure) -> Response<Value> {
+    let operation = operation(for: request, lifetime: lifetime, decoding: decoder)
+    do { return try await run(operation) } catch {
+      throw RequestFailure(error: error as? RequestError ?? .cancelled(.requested), head: operation.head)
+    }
+  }
+
+  private func run<Value>(_ operation: RequestOperation<Value>) async throws -> Response<Value> {
+    startAtOnce(operation)
+    return try await withTaskCancellationHandler {
+      do { return try await operation.value } catch is CancellationError { throw RequestError.cancelled(.requested) }
+    } onCancel: {
+      operation.cancel()
+    }
+  }
+
+  /// Sends a batch. Returns the responses in the order of the requests, or throws the first failure, which cancels the rest.
+  /// - Throws: ``RequestError``.
+  public func responses<Value>(
+    to requests: [Request], owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>
+  ) async throws -> [Response<Value>] {
+    try await responses(to: requests, lifetime: owner.lifetimeToken.lifetime, decoding: decoder)
+  }
+
+  /// Sends a batch. Returns the responses in the order of the requests, or throws the first failure, which cancels the rest.
+  /// - Throws: ``RequestError``.
+  public func responses<Value>(
+    to requests: [Request], lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
+  ) async throws -> [Response<Value>] {
+    try await withThrowingTaskGroup(of: (Int, Response<Value>).self) { group in
+      for (index, request) in requests.enumerated() {
+        group.addTask { (index, try await self.response(to: request, lifetime: lifetime, decoding: decoder)) }
+      }
+      var responses = [Response<Value>?](repeating: nil, count: requests.count)
+      // An error leaves the group, which cancels the others and waits for them.
+      for try await (index, response) in group { responses[index] = response }
+      return responses.compactMap { $0 }
+    }
+  }
+
+  // MARK: Cancelling
+
+  /// Cancels the owner's requests that this client has made and that are not over. The owner lives on, and handlers hear of it. Linear
+  /// in their number.
+  public func cancelRequests(ownedBy lifetime: OwnerLifetime) {
+    let requests = registry.withLock { $0[lifetime.id].map { $0.values.compactMap(\.request) } ?? [] }
+    for request in requests { request.cancel() }
+  }
+
+  func register(_ request: any RegisteredRequest) {
+    let (id, owner) = (ObjectIdentifier(request), request.lifetime.id)
+    registry.withLock { $0[owner, default: [:]][id] = WeakRequest(request: request) }
+  }
+
+  func unregister(_ id: ObjectIdentifier, of owner: OwnerID) {
+    registry.withLock { registry in
+      guard registry[owner]?.removeValue(forKey: id) != nil else { return }
+      if registry[owner]?.isEmpty == true { registry[owner] = nil }
+    }
+  }
+}

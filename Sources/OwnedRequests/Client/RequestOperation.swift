@@ -1,0 +1,247 @@
+import Foundation
+import OwnedOperations
+
+/// A request as an operation: it waits for dependencies, is cancelled with its owner, and others can depend on it.
+///
+/// Made by a ``RequestClient``. Under way it takes no thread. Its outcome is `.failed` with a ``RequestError``, or `.cancelled` with the
+/// reason, as of any owned operation; ``result`` has both in one.
+///
+/// Protocol: the result is stored before the operation finishes, so that dependents see it, and announced (to handler, waiters,
+/// progress) after. Whoever turns `isSettled`, the finish or the cancellation, announces.
+// `@unchecked Sendable`: all that is stored is constant, or guarded by the lock of `record`.
+public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked Sendable {
+  typealias Outcome = Result<Response<Value>, RequestError>
+
+  private struct Record {
+    /// Until the start.
+    var request: Request?
+    var download: DownloadFile?
+    var run: RequestRun?
+    var handler: (@Sendable (Outcome) -> Void)?
+    var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
+    var nextWaiter = 0
+    var progress: [AsyncStream<TransferProgress>.Continuation] = []
+    var lastProgress: TransferProgress?
+    var head: ResponseHead?
+    /// What the cache has shown.
+    var preview: Outcome?
+    var result: Outcome?
+    var isSettled = false
+  }
+
+  private let client: RequestClient
+  private let decoder: ResponseDecoder<Value>
+  private let record: Guarded<Record>
+
+  init(
+    _ request: Request, client: RequestClient, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>,
+    download: DownloadFile? = nil, handler: (@Sendable (Outcome) -> Void)? = nil
+  ) {
+    self.client = client
+    self.decoder = decoder
+    record = Guarded(Record(request: request, download: download, handler: handler))
+    super.init(lifetime: lifetime)
+    if request.priority != .normal { queuePriority = request.priority }
+    // Made for an owner that has ended, it will not be told so.
+    if isFinished {
+      settle(.failure(.cancelled(cancellationReason ?? .ownerEnded(ownerID))), reachesHandler: false)
+    } else {
+      client.register(self)
+    }
+  }
+
+  deinit {
+    client.unregister(ObjectIdentifier(self), of: lifetime.id)
+    for stream in record.withLock({ $0.progress }) { stream.finish() }
+  }
+
+  // MARK: What came of it
+
+  /// What the server answered; nil unless the operation has succeeded.
+  public var response: Response<Value>? { try? result?.get() }
+
+  /// What came of the request; nil until it is over.
+  public var result: Result<Response<Value>, RequestError>? {
+    let (result, isSettled) = record.withLock { ($0.result, $0.isSettled) }
+    if isSettled { return result }
+    // Between the finish and the announcement.
+    guard case .succeeded? = outcome else { return nil }
+    return result
+  }
+
+  /// Status, headers and URL of the last answer, also if it was an error; nil before there is one.
+  public var head: ResponseHead? { record.withLock { $0.head } }
+
+  /// Waits for the response; with ``CachePolicy/cachedThenFresh`` for the first of the two. The operation is not started by this, and
+  /// not cancelled when the task that waits is.
+  /// - Throws: ``RequestError``; `CancellationError` if the task that waits is cancelled.
+  public var value: Response<Value> {
+    get async throws {
+      guard let outcome = await settled() else { throw CancellationError() }
+      return try outcome.get()
+    }
+  }
+
+  /// How far the request has come. Each call makes a stream of its own, that begins with the last known progress, skips what comes
+  /// faster than it is read, and ends with the request.
+  public var progress: AsyncStream<TransferProgress> {
+    let (stream, continuation) = AsyncStream.makeStream(of: TransferProgress.self, bufferingPolicy: .bufferingNewest(1))
+    let (last, isOver) = record.withLock { record in
+      if !record.isSettled { record.progress.append(continuation) }
+      return (record.lastProgress, record.isSettled)
+    }
+    if let last { continuation.yield(last) }
+    if isOver { continuation.finish() }
+    return stream
+  }
+
+  // MARK: Work
+
+  /// True: a request under way takes no thread.
+  public override var isAsynchronous: Bool { true }
+
+  /// Begins the request. Called by the queue that starts the operation.
+  public override func perform() {
+    let (request, download) = record.withLock { ($0.request, $0.download) }
+    guard let request else { return finishCancelled() }
+    // The run holds the operation until it is over.
+    let run = RequestRun(
+      request, client: client, download: download, preview: { [self] in show($0) }, progress: { [self] in note($0) },
+      finish: { [self] in complete($0) })
+    let isOver = record.withLock { record in
+      if !record.isSettled { record.run = run }
+      return record.isSettled
+    }
+    if isOver { return finishCancelled() }
+    run.begin()
+  }
+
+  private func finishCancelled() { finish() }
+
+  /// Stops the transfer. Called when the operation is cancelled, whatever the reason.
+  public override func didCancel(_ reason: CancellationReason) {
+    switch reason {
+    case .ownerEnded: settle(.failure(.cancelled(reason)), reachesHandler: false)
+    case .timedOut: settle(.failure(.timedOut), reachesHandler: true)
+    case .requested, .dependencyFailed: settle(.failure(.cancelled(reason)), reachesHandler: true)
+    }
+    finish()
+  }
+
+  /// What the cache has, before the server has answered. If it can't be decoded, nobody hears of it.
+  private func show(_ outcome: RunOutcome) {
+    guard case .success(let response) = decode(outcome) else { return }
+    let preview = Outcome.success(response)
+    var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
+    let handler = record.withLock { record in
+      guard !record.isSettled else { return nil as (@Sendable (Outcome) -> Void)? }
+      record.preview = preview
+      swap(&waiters, &record.waiters)
+      return record.handler
+    }
+    for waiter in waiters.values { waiter.resume(returning: preview) }
+    handler?(preview)
+  }
+
+  private func note(_ progress: TransferProgress) {
+    let streams = record.withLock { record in
+      record.lastProgress = progress
+      return record.progress
+    }
+    for stream in streams { stream.yield(progress) }
+  }
+
+  /// On a background thread, once, unless the run was cancelled.
+  private func complete(_ outcome: RunOutcome) {
+    let result = decode(outcome)
+    var former: Outcome?
+    record.withLock { record in
+      guard !record.isSettled else { return }
+      record.head = outcome.head
+      former = record.result
+      record.result = result
+    }
+    withExtendedLifetime(former) {}
+    switch result {
+    case .success: finish()
+    case .failure(let error): finish(throwing: error)
+    }
+    // If it was cancelled first, `didCancel` settles.
+    if case .cancelled? = self.outcome { return }
+    settle(result, reachesHandler: true)
+  }
+
+  private func decode(_ outcome: RunOutcome) -> Outcome {
+    switch outcome.result {
+    case .failure(let error): return .failure(error)
+    case .success(let exchange):
+      do {
+        let value = try decoder.decode(exchange.body, exchange.head)
+        return .success(Response(value, exchange.head, source: outcome.source, attempts: outcome.attempts))
+      } catch {
+        return .failure(.decoding(error, body: exchange.body.prefix(RequestError.bodyLimit)))
+      }
+    }
+  }
+
+  private func settle(_ result: Outcome, reachesHandler: Bool) {
+    var former = Record()
+    let isFirst = record.withLock { record in
+      guard !record.isSettled else { return false }
+      swap(&former, &record)
+      record.result = result
+      record.head = former.head
+      record.lastProgress = former.lastProgress
+      record.isSettled = true
+      return true
+    }
+    guard isFirst else { return }
+    former.run?.cancel()
+    client.unregister(ObjectIdentifier(self), of: lifetime.id)
+    for waiter in former.waiters.values { waiter.resume(returning: result) }
+    for stream in former.progress { stream.finish() }
+    if reachesHandler { former.handler?(result) }
+  }
+
+  // MARK: Waiting
+
+  /// Returns nil if the task that waits is cancelled first.
+  private func settled() async -> Outcome? {
+    let id = record.withLock { record in
+      record.nextWaiter += 1
+      return record.nextWaiter
+    }
+    return await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        let isCancelled = Task.isCancelled
+        var isOver = false
+        let result = record.withLock { record -> Outcome? in
+          isOver = record.isSettled || record.preview != nil || isCancelled
+          if !isOver { record.waiters[id] = continuation }
+          return record.isSettled ? record.result : record.preview
+        }
+        if isOver {
+          continuation.resume(returning: result)
+        }
+        // The cancellation may have come before the continuation was there.
+        else if Task.isCancelled {
+          stopWaiting(id)
+        }
+      }
+    } onCancel: {
+      stopWaiting(id)
+    }
+  }
+
+  private func stopWaiting(_ id: Int) {
+    record.withLock { $0.waiters.removeValue(forKey: id) }?.resume(returning: nil)
+  }
+}
+
+/// Any request operation, for the client's list.
+protocol RegisteredRequest: AnyObject, Sendable {
+  var lifetime: OwnerLifetime { get }
+  func cancel()
+}
+
+extension RequestOperation: RegisteredRequest {}

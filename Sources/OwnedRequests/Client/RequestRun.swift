@@ -1,0 +1,416 @@
+import Foundation
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// What came of a request.
+struct RunOutcome: Sendable {
+  var result: Result<Exchange, RequestError>
+  /// What the server said last, also when that is an error.
+  var head: ResponseHead?
+  var source = ResponseSource.network
+  var attempts = 0
+}
+
+extension RunOutcome {
+  init(_ stored: CachedResponse, source: ResponseSource, attempts: Int) {
+    self.init(result: .success(Exchange(head: stored.head, body: stored.body)), head: stored.head, source: source, attempts: attempts)
+  }
+}
+
+/// A request under way: its attempts, the waits between them, its limits of time.
+///
+/// Protocol, all under the lock of `state`:
+/// - idle ──▶ adapting ──▶ transferring ──▶ deciding ──▶ waiting ──▶ adapting ... ; from each of them to over.
+/// - Each attempt has a number. A call that comes for another attempt, or in another phase, is for nobody.
+/// - Whoever turns the phase to over takes what is under way and stops it, outside the lock.
+/// - `finish` is called once, by an end; a cancellation releases it uncalled.
+final class RequestRun: Sendable {
+  private enum Phase {
+    case idle
+    case adapting(Task<Void, Never>?)
+    /// Nil until the hub has given a place.
+    case transferring(TransferHub.Place?)
+    case deciding(Task<Void, Never>?)
+    case waiting(OneShotTimer?)
+    case over
+  }
+
+  private struct State {
+    var phase = Phase.idle
+    var attempt = 0
+    var prepared: PreparedRequest?
+    var layout: TemporaryFile?
+    var finish: (@Sendable (RunOutcome) -> Void)?
+    var preview: (@Sendable (RunOutcome) -> Void)?
+    var progress: (@Sendable (TransferProgress) -> Void)?
+    var cachePlan: CachePlan?
+    /// Of the present attempt of a download.
+    var session: TransferSession?
+    var head: ResponseHead?
+    var deadline: ContinuousClock.Instant?
+    var lastByte = ContinuousClock.now
+    var totalTimer: OneShotTimer?
+    var idleTimer: OneShotTimer?
+    /// Until a download has its file.
+    var openTimer: OneShotTimer?
+  }
+
+  /// What is taken out of a run that is over.
+  private struct Remains {
+    var phase = Phase.over
+    var finish: (@Sendable (RunOutcome) -> Void)?
+    var preview: (@Sendable (RunOutcome) -> Void)?
+    var progress: (@Sendable (TransferProgress) -> Void)?
+    var layout: TemporaryFile?
+    var session: TransferSession?
+    var timers: [OneShotTimer?] = []
+
+    func stop() {
+      switch phase {
+      case .adapting(let task), .deciding(let task): task?.cancel()
+      case .transferring(let place): place?.leave()
+      case .waiting(let timer): timer?.cancel()
+      case .idle, .over: break
+      }
+      for timer in timers { timer?.cancel() }
+    }
+  }
+
+  private let request: Request
+  private let client: RequestClient
+  private let download: DownloadFile?
+  private let state: Guarded<State>
+
+  /// - Parameters:
+  ///   - preview: called at most once, before the end, with what the cache has to show meanwhile.
+  ///   - progress: called on the session's queue.
+  ///   - finish: called once, on a background thread, unless the run is cancelled.
+  init(
+    _ request: Request, client: RequestClient, download: DownloadFile?, preview: @escaping @Sendable (RunOutcome) -> Void,
+    progress: @escaping @Sendable (TransferProgress) -> Void, finish: @escaping @Sendable (RunOutcome) -> Void
+  ) {
+    self.request = request
+    self.client = client
+    self.download = download
+    state = Guarded(State(finish: finish, preview: preview, progress: progress))
+  }
+
+  // MARK: Beginning and end
+
+  func begin() { begin(looks: 40) }
+
+  /// - Parameter looks: how often to look whether a download to the same file has let go of it: one that was just cancelled is about to.
+  private func begin(looks: Int) {
+    do throws(RequestError) {
+      var prepared = try request.prepare(relativeTo: client.baseURL)
+      var layout: TemporaryFile?
+      if case .form(let form) = prepared.body {
+        let file = try TemporaryFile()
+        try form.write(to: file.url)
+        prepared.body = .file(file.url)
+        layout = file
+      }
+      let isBegun = state.withLock { state in
+        guard case .idle = state.phase else { return false }
+        state.prepared = prepared
+        state.layout = layout
+        return true
+      }
+      guard isBegun else { return }
+      if let download, !(try download.acquire()) {
+        guard looks > 1 else { throw .invalidParameters("target: another download writes to the same file") }
+        let timer = OneShotTimer(after: .milliseconds(50)) { [self] in inBackground { self.begin(looks: looks - 1) } }
+        state.withLock { if case .idle = $0.phase { $0.openTimer = timer } }
+        return
+      }
+      beginAttempt()
+    } catch {
+      end(RunOutcome(result: .failure(error)))
+    }
+  }
+
+  /// Stops whatever is under way. Any thread; waits neither for the network nor for a write that is under way.
+  func cancel() {
+    guard let remains = close() else { return }
+    remains.stop()
+    download?.letGo()
+  }
+
+  private func end(_ outcome: RunOutcome) {
+    guard let remains = close() else { return }
+    remains.stop()
+    download?.letGo()
+    if let finish = remains.finish { DispatchQueue.global(qos: .userInitiated).async { finish(outcome) } }
+  }
+
+  private func close() -> Remains? {
+    state.withLock { state in
+      if case .over = state.phase { return nil }
+      let remains = Remains(
+        phase: state.phase, finish: state.finish, preview: state.preview, progress: state.progress, layout: state.layout,
+        session: state.session, timers: [state.totalTimer, state.idleTimer, state.openTimer])
+      state.phase = .over
+      state.finish = nil
+      state.preview = nil
+      state.progress = nil
+      state.layout = nil
+      state.session = nil
+      state.totalTimer = nil
+      state.idleTimer = nil
+      state.openTimer = nil
+      return remains
+    }
+  }
+
+  /// What touches files has no place on the queue of the timers.
+  private func inBackground(_ body: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(execute: body) }
+
+  // MARK: An attempt
+
+  private func beginAttempt() {
+    var former = Phase.idle
+    let begun = state.withLock { state -> (prepared: PreparedRequest, attempt: Int)? in
+      guard let prepared = state.prepared else { return nil }
+      switch state.phase {
+      case .idle, .waiting, .deciding: break
+      case .adapting, .transferring, .over: return nil
+      }
+      state.attempt += 1
+      state.lastByte = .now
+      former = state.phase
+      state.phase = .adapting(nil)
+      return (prepared, state.attempt)
+    }
+    withExtendedLifetime(former) {}
+    guard let (prepared, attempt) = begun else { return }
+    let interceptors = client.interceptors
+    guard !interceptors.isEmpty else { return transfer(Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), attempt) }
+    let task = Task { [self] in
+      do {
+        var urlRequest = prepared.urlRequest
+        for interceptor in interceptors { urlRequest = try await interceptor.adapt(urlRequest) }
+        urlRequest.httpBody = prepared.urlRequest.httpBody
+        try Request.check(urlRequest)
+        transfer(Outgoing(urlRequest: urlRequest, body: prepared.body), attempt)
+      } catch let error as RequestError {
+        end(RunOutcome(result: .failure(error), attempts: attempt - 1))
+      } catch {
+        end(RunOutcome(result: .failure(.interceptor(error)), attempts: attempt - 1))
+      }
+    }
+    keep(task, attempt)
+  }
+
+  /// A task belongs to the phase in which it was made. If that has passed, the task has come to its end or the run is over.
+  private func keep(_ task: Task<Void, Never>, _ attempt: Int) {
+    let isOver = state.withLock { state in
+      switch state.phase {
+      case .adapting(nil) where state.attempt == attempt: state.phase = .adapting(task)
+      case .deciding(nil) where state.attempt == attempt: state.phase = .deciding(task)
+      case .over: return true
+      default: break
+      }
+      return false
+    }
+    if isOver { task.cancel() }
+  }
+
+  /// Asks the cache first.
+  private func transfer(_ outgoing: Outgoing, _ attempt: Int) {
+    guard download == nil else { return subscribe(outgoing, attempt) }
+    guard let plan = CachePlan(request, outgoing, client.cache) else { return subscribe(outgoing, attempt) }
+    if let answer = plan.answer { return end(RunOutcome(answer, source: .cache, attempts: attempt - 1)) }
+    let preview = state.withLock { state in
+      state.cachePlan = plan
+      defer { if plan.preview != nil { state.preview = nil } }
+      return state.preview
+    }
+    if let shown = plan.preview { preview?(RunOutcome(shown, source: .cache, attempts: attempt - 1)) }
+    var outgoing = outgoing
+    plan.adapt(&outgoing.urlRequest)
+    subscribe(outgoing, attempt)
+  }
+
+  private func subscribe(_ outgoing: Outgoing, _ attempt: Int) {
+    let isNext = state.withLock { state in
+      guard case .adapting = state.phase, state.attempt == attempt else { return false }
+      state.phase = .transferring(nil)
+      return true
+    }
+    guard isNext else { return }
+    guard let place = place(for: outgoing, attempt) else { return }
+    let isKept = state.withLock { state in
+      guard case .transferring(nil) = state.phase, state.attempt == attempt else { return false }
+      state.phase = .transferring(place)
+      return true
+    }
+    if !isKept { place.leave() }
+  }
+
+  private func place(for outgoing: Outgoing, _ attempt: Int) -> TransferHub.Place? {
+    guard let download else {
+      let key = mayShare(outgoing) ? TransferKey(outgoing.urlRequest) : nil
+      return client.hub.subscribe(self, attempt: attempt, to: outgoing, key: key, priority: request.priority)
+    }
+    var outgoing = outgoing
+    do throws(RequestError) { try download.adapt(&outgoing.urlRequest) } catch {
+      end(RunOutcome(result: .failure(error), attempts: attempt - 1))
+      return nil
+    }
+    let session = client.downloadSessions.take()
+    state.withLock { $0.session = session }
+    return client.hub.subscribe(
+      self, attempt: attempt, to: outgoing, key: nil, priority: request.priority, sink: download, session: session)
+  }
+
+  private func mayShare(_ outgoing: Outgoing) -> Bool {
+    guard request.coalesces, ["GET", "HEAD"].contains(outgoing.urlRequest.httpMethod), case .none = outgoing.body else { return false }
+    return request.coalescesIfSet == true || !outgoing.hasCredentials
+  }
+
+  // MARK: After an attempt
+
+  private func decide(_ outcome: RunOutcome, after error: RequestError, attempt: Int) {
+    let interceptors = client.interceptors
+    guard !interceptors.isEmpty else { return follow(.asUsual, outcome, after: error, attempt) }
+    let task = Task { [self] in
+      var decision = RetryDecision.asUsual
+      for interceptor in interceptors where decision == .asUsual {
+        decision = await interceptor.decision(after: error, head: outcome.head, attempt: attempt)
+      }
+      follow(decision, outcome, after: error, attempt)
+    }
+    keep(task, attempt)
+  }
+
+  private func follow(_ decision: RetryDecision, _ outcome: RunOutcome, after error: RequestError, _ attempt: Int) {
+    let delay: Duration? =
+      switch decision {
+      case .fail: nil
+      case .retry: .zero
+      case .retryAfter(let delay): delay
+      case .asUsual:
+        request.retry.delay(
+          after: error, head: outcome.head, attempt: attempt, method: request.method, now: Date(), randomness: .random(in: 0...1))
+      }
+    guard let delay else { return end(outcome) }
+    let isInTime = state.withLock { state -> Bool? in
+      guard case .deciding = state.phase, state.attempt == attempt else { return nil }
+      if let deadline = state.deadline, ContinuousClock.now + delay >= deadline { return false }
+      state.phase = .waiting(nil)
+      return true
+    }
+    guard let isInTime else { return }
+    // Nothing would come of waiting: so what the server said is told at once.
+    guard isInTime else { return end(outcome) }
+    let timer = OneShotTimer(after: delay) { [self] in inBackground { self.beginAttempt() } }
+    state.withLock { state in
+      if case .waiting(nil) = state.phase, state.attempt == attempt { state.phase = .waiting(timer) }
+    }
+  }
+
+  // MARK: Limits of time
+
+  private var isStreamed: Bool { download != nil || state.withLock { $0.prepared?.body.isStreamed ?? false } }
+
+  /// Downloads and uploads of files have none in total, unless it was set.
+  private var totalLimit: Duration? {
+    if let limit = request.timeoutIfSet { return limit }
+    return isStreamed ? nil : request.timeout
+  }
+
+  private func startClocks() {
+    let limit = totalLimit
+    let isStreamed = isStreamed
+    state.withLock { state in
+      state.lastByte = .now
+      guard state.totalTimer == nil, state.idleTimer == nil else { return }
+      if case .over = state.phase { return }
+      if let limit {
+        state.deadline = .now + limit
+        state.totalTimer = OneShotTimer(after: limit) { [weak self] in self?.timeOutInBackground() }
+      }
+      if isStreamed { state.idleTimer = idleTimer(after: request.idleLimit) }
+    }
+  }
+
+  private func timeOutInBackground() { inBackground { self.timeOut() } }
+
+  private func timeOut() {
+    let (head, attempts) = state.withLock { ($0.head, $0.attempt) }
+    end(RunOutcome(result: .failure(.timedOut), head: head, attempts: attempts))
+  }
+
+  private func idleTimer(after delay: Duration) -> OneShotTimer {
+    OneShotTimer(after: delay) { [weak self] in self?.lookForBytes() }
+  }
+
+  /// Time spent between attempts does not count.
+  private func lookForBytes() {
+    var former: OneShotTimer?
+    let isIdle = state.withLock { state in
+      if case .over = state.phase { return false }
+      if case .transferring = state.phase {} else { state.lastByte = .now }
+      let left = request.idleLimit - (ContinuousClock.now - state.lastByte)
+      guard left > .zero else { return true }
+      former = state.idleTimer
+      state.idleTimer = idleTimer(after: left)
+      return false
+    }
+    withExtendedLifetime(former) {}
+    if isIdle { timeOutInBackground() }
+  }
+}
+
+extension RequestRun: TransferSubscriber {
+  func transferDidBegin(attempt: Int) { startClocks() }
+
+  func transferDidProgress(_ progress: TransferProgress, attempt: Int) {
+    let report = state.withLock { state in
+      guard case .transferring = state.phase, state.attempt == attempt else { return nil as (@Sendable (TransferProgress) -> Void)? }
+      state.lastByte = .now
+      return state.progress
+    }
+    report?(progress)
+  }
+
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {
+    var outcome = RunOutcome(result: result, head: try? result.get().head, attempts: attempt)
+    var failure: RequestError?
+    do throws(RequestError) { outcome = try judge(result.get(), attempt: attempt) } catch {
+      failure = error
+      outcome.result = .failure(error)
+    }
+    var session: TransferSession?
+    let isNext = state.withLock { state in
+      guard case .transferring = state.phase, state.attempt == attempt else { return false }
+      state.phase = .deciding(nil)
+      state.head = outcome.head
+      swap(&session, &state.session)
+      return true
+    }
+    guard isNext else { return }
+    // The task has come to its end, whatever the answer says.
+    if let session, case .success = result { client.downloadSessions.giveBack(session) }
+    guard let failure else { return end(outcome) }
+    // What had come earlier was of something else, and has been let go of: no failure of the server's.
+    if download?.takeStartsOver() == true { return follow(.retry, outcome, after: failure, attempt) }
+    // Nor is a disk that stalled, if it goes on now.
+    if download?.takeCut() == true, case .transport = failure { return follow(.retry, outcome, after: failure, attempt) }
+    decide(outcome, after: failure, attempt: attempt)
+  }
+
+  private func judge(_ exchange: Exchange, attempt: Int) throws(RequestError) -> RunOutcome {
+    let (head, outcome) = (exchange.head, RunOutcome(result: .success(exchange), head: exchange.head, attempts: attempt))
+    if let download, head.status == 416, try download.isWhole(after: head) { return outcome }
+    let plan = state.withLock { $0.cachePlan }
+    if let stored = plan?.revalidated(by: head) { return RunOutcome(stored, source: .revalidated, attempts: attempt) }
+    guard request.acceptedStatus.contains(head.status) else {
+      throw .status(head.status, body: exchange.body.prefix(RequestError.bodyLimit))
+    }
+    plan?.store(exchange)
+    return outcome
+  }
+}

@@ -1,0 +1,27 @@
+import Foundation
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// The sessions of downloads, one for each that is under way, because it may have to wait for the disk. The next download goes on with
+/// the session of one that is over, and with its connection.
+///
+/// Only a session whose task has come to its end by itself is given back. One that was cancelled waits for nothing any more.
+final class DownloadSessions: Sendable {
+  /// Each keeps a connection, as long as the server does.
+  private static let mostIdle = 32
+
+  private let configuration: URLSessionConfiguration
+  private let idle = Guarded<[TransferSession]>([])
+
+  init(configuration: URLSessionConfiguration) { self.configuration = configuration }
+
+  func take() -> TransferSession {
+    idle.withLock { $0.popLast() } ?? TransferSession(configuration: configuration, isBacklogLimited: true)
+  }
+
+  func giveBack(_ session: TransferSession) {
+    idle.withLock { if $0.count < Self.mostIdle { $0.append(session) } }
+  }
+}

@@ -1,0 +1,54 @@
+import Foundation
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// What is sent once.
+struct Outgoing: Sendable {
+  var urlRequest: URLRequest
+  var body: RequestBody
+
+  /// Whether the request says who asks. Its answer is for nobody else.
+  var hasCredentials: Bool {
+    urlRequest.url?.user != nil || Redirects.credentials.contains { urlRequest.value(forHTTPHeaderField: $0) != nil }
+  }
+}
+
+/// Where answers send a request on to.
+enum Redirects {
+  static let limit = 10
+  static let credentials = ["Authorization", "Cookie", "Proxy-Authorization"]
+
+  /// The next request; nil if the answer is no redirect, or leads to something that is not HTTP.
+  ///
+  /// 303 makes a GET of everything but HEAD, and 301 and 302 of POST, as browsers do; 307 and 308 keep method and body. A change of
+  /// scheme, host or port drops credentials.
+  static func next(after outgoing: Outgoing, _ head: ResponseHead) -> Outgoing? {
+    guard [301, 302, 303, 307, 308].contains(head.status), let location = head.headers["Location"],
+      let current = outgoing.urlRequest.url, let url = URL(string: location, relativeTo: current)?.absoluteURL,
+      let scheme = url.scheme?.lowercased(), scheme == "http" || scheme == "https", let host = url.host, !host.isEmpty
+    else { return nil }
+    var next = outgoing
+    next.urlRequest.url = url
+    let method = outgoing.urlRequest.httpMethod ?? "GET"
+    if (head.status == 303 && method != "HEAD") || (head.status < 303 && method == "POST") {
+      next.urlRequest.httpMethod = "GET"
+      next.urlRequest.httpBody = nil
+      next.body = .none
+      for name in ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location"] {
+        next.urlRequest.setValue(nil, forHTTPHeaderField: name)
+      }
+    }
+    if origin(of: url) != origin(of: current) {
+      for name in credentials { next.urlRequest.setValue(nil, forHTTPHeaderField: name) }
+    }
+    return next
+  }
+
+  /// Scheme, host and port: `http://example.com:80`.
+  static func origin(of url: URL) -> String {
+    let scheme = url.scheme?.lowercased() ?? ""
+    return "\(scheme)://\(url.host?.lowercased() ?? ""):\(url.port ?? (scheme == "https" ? 443 : 80))"
+  }
+}

@@ -1,0 +1,263 @@
+import Foundation
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// An answer as it came.
+struct Exchange: Sendable {
+  var head: ResponseHead
+  var body: Data
+}
+
+/// Somebody who waits for a transfer. No call comes after the end, or after unsubscribing, but for one that is under way.
+protocol TransferSubscriber: AnyObject, Sendable {
+  /// The host's limit has let the transfer begin.
+  func transferDidBegin(attempt: Int)
+  func transferDidProgress(_ progress: TransferProgress, attempt: Int)
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int)
+}
+
+/// Takes the body of an answer as it comes, on the session's delegate queue.
+protocol TransferSink: AnyObject, Sendable {
+  /// - Returns: false if the body is to be kept in memory: an error's.
+  func begin(_ head: ResponseHead) throws(RequestError) -> Bool
+  func write(_ data: Data) throws(RequestError)
+  /// All has come.
+  func end() throws(RequestError)
+  /// A write takes too long. Called while it is under way; must not wait for it.
+  /// - Returns: true if another transfer can go on where this one stops.
+  func isStalled() -> Bool
+}
+
+/// One exchange with a server, redirects included, for one asker or for several.
+///
+/// Protocol, all under the lock of `state`:
+/// - waiting (has a ticket, no task) ──▶ under way (ticket and task) ──▶ over. A redirect goes back to waiting, for the next host.
+/// - Whoever turns the phase to over, by an end or as the last subscriber that leaves, takes ticket, task and subscribers, and lets them
+///   go.
+/// - A transfer that is over takes no subscriber. It begins with one.
+/// - Subscribers are called outside the lock.
+final class Transfer: Sendable {
+  private enum Phase { case waiting, underWay, over }
+
+  private struct Subscription {
+    let subscriber: any TransferSubscriber
+    let attempt: Int
+  }
+
+  private struct State {
+    var outgoing: Outgoing
+    var phase = Phase.waiting
+    var ticket: HostLimits.Ticket?
+    var task: SessionTask?
+    var subscriptions: [Int: Subscription] = [:]
+    var nextSubscription = 0
+    var hasBegun = false
+    var redirects = 0
+    var redirect: Outgoing?
+    var head: ResponseHead?
+    var usesSink = false
+    var body = Data()
+    var progress = TransferProgress()
+  }
+
+  /// What is taken out of a transfer that is over.
+  private struct Remains {
+    var ticket: HostLimits.Ticket?
+    var task: SessionTask?
+    var subscriptions: [Subscription] = []
+  }
+
+  private let state: Guarded<State>
+  private let session: TransferSession
+  private let limits: HostLimits
+  private let priority: Operation.QueuePriority
+  private let sink: (any TransferSink)?
+  private let whenOver: @Sendable (Transfer) -> Void
+
+  init(
+    _ outgoing: Outgoing, session: TransferSession, limits: HostLimits, priority: Operation.QueuePriority, sink: (any TransferSink)?,
+    whenOver: @escaping @Sendable (Transfer) -> Void
+  ) {
+    state = Guarded(State(outgoing: outgoing))
+    self.session = session
+    self.limits = limits
+    self.priority = priority
+    self.sink = sink
+    self.whenOver = whenOver
+  }
+
+  // MARK: Subscribers
+
+  /// - Returns: what to unsubscribe with, and whether the transfer has begun; nil if it is over.
+  func subscribe(_ subscriber: any TransferSubscriber, attempt: Int) -> (id: Int, hasBegun: Bool)? {
+    state.withLock { state in
+      guard state.phase != .over else { return nil }
+      let id = state.nextSubscription
+      state.nextSubscription += 1
+      state.subscriptions[id] = Subscription(subscriber: subscriber, attempt: attempt)
+      return (id, state.hasBegun)
+    }
+  }
+
+  /// The last one to leave stops the transfer.
+  func unsubscribe(_ id: Int) {
+    var left: Subscription?
+    var remains: Remains?
+    state.withLock { state in
+      left = state.subscriptions.removeValue(forKey: id)
+      guard left != nil, state.subscriptions.isEmpty, state.phase != .over else { return }
+      remains = Self.close(&state)
+    }
+    guard let remains else { return }
+    remains.task?.cancel()
+    remains.ticket?.release()
+    whenOver(self)
+  }
+
+  private static func close(_ state: inout State) -> Remains {
+    state.phase = .over
+    let remains = Remains(ticket: state.ticket, task: state.task, subscriptions: Array(state.subscriptions.values))
+    state.ticket = nil
+    state.task = nil
+    state.subscriptions = [:]
+    return remains
+  }
+
+  // MARK: Course
+
+  /// Gets in line for the host.
+  func begin() {
+    guard let url = state.withLock({ $0.outgoing.urlRequest.url }) else { return }
+    let ticket = limits.ticket(host: Redirects.origin(of: url), priority: priority) { [self] in start() }
+    let isOver = state.withLock { state in
+      if state.phase != .over { state.ticket = ticket }
+      return state.phase == .over
+    }
+    if isOver { ticket.release() } else { ticket.enter() }
+  }
+
+  private func start() {
+    var first: [Subscription] = []
+    let outgoing = state.withLock { state -> Outgoing? in
+      guard state.phase == .waiting else { return nil }
+      state.phase = .underWay
+      if !state.hasBegun { first = Array(state.subscriptions.values) }
+      state.hasBegun = true
+      return state.outgoing
+    }
+    guard let outgoing else { return }
+    for subscription in first { subscription.subscriber.transferDidBegin(attempt: subscription.attempt) }
+    let task = session.start(outgoing.urlRequest, body: outgoing.body, receiver: self)
+    let isOver = state.withLock { state in
+      if state.phase == .underWay { state.task = task }
+      return state.phase == .over
+    }
+    if isOver { task.cancel() }
+  }
+
+  /// On the delegate queue.
+  private func end(_ result: Result<Exchange, RequestError>) {
+    let remains = state.withLock { state in state.phase == .over ? nil : Self.close(&state) }
+    guard let remains else { return }
+    if case .failure = result { remains.task?.cancel() }
+    remains.ticket?.release()
+    whenOver(self)
+    for subscription in remains.subscriptions { subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt) }
+  }
+
+  private func announceProgress(_ change: (inout TransferProgress) -> Void) {
+    var progress = TransferProgress()
+    let audience = state.withLock { state in
+      change(&state.progress)
+      progress = state.progress
+      return Array(state.subscriptions.values)
+    }
+    for subscription in audience { subscription.subscriber.transferDidProgress(progress, attempt: subscription.attempt) }
+  }
+}
+
+extension Transfer: SessionTaskReceiver {
+  func taskDidReceive(_ head: ResponseHead) {
+    let outgoing = state.withLock { state in
+      state.head = head
+      state.body = Data()
+      state.usesSink = false
+      state.redirect = Redirects.next(after: state.outgoing, head)
+      return state.redirect == nil ? state.outgoing : nil
+    }
+    guard outgoing != nil else { return }
+    if let sink {
+      do throws(RequestError) {
+        let usesSink = try sink.begin(head)
+        state.withLock { $0.usesSink = usesSink }
+      } catch {
+        return end(.failure(error))
+      }
+    }
+    announceProgress { $0.bytesToReceive = head.contentLength }
+  }
+
+  func taskDidReceive(_ data: Data) {
+    var writes = false
+    let counts = state.withLock { state in
+      guard state.redirect == nil, state.phase != .over else { return false }
+      writes = state.usesSink
+      // What goes to a file is kept there; of an error's body on the way to a file, so much as the error keeps.
+      if !writes, sink == nil || state.body.count < RequestError.bodyLimit { state.body.append(data) }
+      return true
+    }
+    guard counts else { return }
+    if writes, let sink {
+      do throws(RequestError) { try sink.write(data) } catch { return end(.failure(error)) }
+    }
+    announceProgress { $0.bytesReceived += Int64(data.count) }
+  }
+
+  func taskDidSend(_ bytes: Int64, of total: Int64?) {
+    announceProgress { progress in
+      progress.bytesSent = bytes
+      progress.bytesToSend = total
+    }
+  }
+
+  func taskIsStalled() -> Bool {
+    let isBody = state.withLock { $0.phase == .underWay && $0.redirect == nil && $0.usesSink }
+    return isBody && sink?.isStalled() == true
+  }
+
+  func taskDidComplete(_ error: URLError?) {
+    if let error { return end(.failure(.transport(error))) }
+    var former: HostLimits.Ticket?
+    var exchange: Exchange?
+    var usesSink = false
+    var isTooMany = false
+    state.withLock { state in
+      guard state.phase == .underWay else { return }
+      state.task = nil
+      guard let redirect = state.redirect else {
+        usesSink = state.usesSink
+        exchange = state.head.map { Exchange(head: $0, body: state.body) }
+        return
+      }
+      state.redirects += 1
+      isTooMany = state.redirects > Redirects.limit
+      guard !isTooMany else { return }
+      state.outgoing = redirect
+      state.redirect = nil
+      state.phase = .waiting
+      swap(&former, &state.ticket)
+    }
+    if isTooMany { return end(.failure(.transport(URLError(.httpTooManyRedirects)))) }
+    if let former {
+      former.release()
+      return begin()
+    }
+    guard let exchange else { return end(.failure(.transport(URLError(.badServerResponse)))) }
+    if usesSink, let sink {
+      do throws(RequestError) { try sink.end() } catch { return end(.failure(error)) }
+    }
+    end(.success(exchange))
+  }
+}

@@ -1,0 +1,86 @@
+import Foundation
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// What makes two requests equal: method, URL, and headers, as interceptors have left them.
+struct TransferKey: Hashable, Sendable {
+  let method: String
+  let url: String
+  let headers: HeaderFields
+
+  init(_ urlRequest: URLRequest) {
+    method = urlRequest.httpMethod ?? "GET"
+    url = urlRequest.url?.absoluteString ?? ""
+    headers = HeaderFields(urlRequest.allHTTPHeaderFields ?? [:])
+  }
+}
+
+/// The transfers of a client: begins them, and lets equal ones be one.
+///
+/// `shared` holds transfers that may still be joined, and for a moment longer ones that are over: those take no subscriber and are
+/// replaced. Order of locks: `shared`, then a transfer's.
+final class TransferHub: Sendable {
+  private let session: TransferSession
+  let limits: HostLimits
+  private let shared = Guarded<[TransferKey: Transfer]>([:])
+
+  init(session: TransferSession, limits: HostLimits) {
+    self.session = session
+    self.limits = limits
+  }
+
+  /// Where to unsubscribe.
+  struct Place: Sendable {
+    let transfer: Transfer
+    let id: Int
+
+    func leave() { transfer.unsubscribe(id) }
+  }
+
+  /// Begins a transfer, or joins one that is under way.
+  /// - Parameters:
+  ///   - key: nil if the transfer is for this subscriber alone.
+  ///   - session: the transfer's own; by default the client's.
+  func subscribe(
+    _ subscriber: any TransferSubscriber, attempt: Int, to outgoing: Outgoing, key: TransferKey?, priority: Operation.QueuePriority,
+    sink: (any TransferSink)? = nil, session: TransferSession? = nil
+  ) -> Place? {
+    let make = { [self] in
+      Transfer(outgoing, session: session ?? self.session, limits: limits, priority: priority, sink: sink) { [weak self] transfer in
+        self?.forget(transfer, key)
+      }
+    }
+    guard let key else {
+      let transfer = make()
+      guard let (id, _) = transfer.subscribe(subscriber, attempt: attempt) else { return nil }
+      transfer.begin()
+      return Place(transfer: transfer, id: id)
+    }
+    var isNew = false
+    let joined = shared.withLock { shared -> (Place, hasBegun: Bool)? in
+      if let transfer = shared[key], let (id, hasBegun) = transfer.subscribe(subscriber, attempt: attempt) {
+        return (Place(transfer: transfer, id: id), hasBegun)
+      }
+      let transfer = make()
+      guard let (id, _) = transfer.subscribe(subscriber, attempt: attempt) else { return nil }
+      isNew = true
+      shared[key] = transfer
+      return (Place(transfer: transfer, id: id), false)
+    }
+    guard let (place, hasBegun) = joined else { return nil }
+    if isNew { place.transfer.begin() }
+    if hasBegun { subscriber.transferDidBegin(attempt: attempt) }
+    return place
+  }
+
+  private func forget(_ transfer: Transfer, _ key: TransferKey?) {
+    guard let key else { return }
+    var former: Transfer?
+    shared.withLock { shared in
+      if shared[key] === transfer { former = shared.removeValue(forKey: key) }
+    }
+    withExtendedLifetime(former) {}
+  }
+}

@@ -1,0 +1,239 @@
+import Foundation
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// Who hears what becomes of a task. Called in order, on the session's delegate queue.
+protocol SessionTaskReceiver: AnyObject, Sendable {
+  func taskDidReceive(_ head: ResponseHead)
+  func taskDidReceive(_ data: Data)
+  func taskDidSend(_ bytes: Int64, of total: Int64?)
+  /// What was received is not being dealt with. Any thread; must not wait.
+  /// - Returns: true if the task is to be cancelled, because another can go on where it stops. What was received before is still dealt
+  ///   with, and `taskDidComplete` comes after it.
+  func taskIsStalled() -> Bool
+  /// The last call.
+  func taskDidComplete(_ error: URLError?)
+}
+
+/// What a session has handed over and nobody has dealt with.
+protocol DelegateBacklog: AnyObject, Sendable {
+  /// The session is to stop: what it hands over from now on is discarded. Any thread; doesn't wait.
+  func discard()
+  /// Whether this thread is handing over what is to be discarded.
+  var isDiscarding: Bool { get }
+  /// Runs the block when all that is not discarded has been dealt with.
+  func addLast(_ block: @escaping @Sendable () -> Void)
+}
+
+/// A `URLSession` and its delegate. Holds no transfer longer than its task.
+///
+/// Protocol of cancelling:
+/// - `URLSessionTask.cancel()` waits for the work of all sessions of the process (on Linux), and one may be waiting for a disk.
+/// - So whoever cancels closes the task, has the session wait no longer and discard what comes, and goes. Neither waits.
+/// - The session hears of it on the queue `cancellations`, one task after the other: one thread, however many they are.
+///
+/// What `URLSession` would do beyond moving bytes is turned off: redirects, the cache, limits of time and of connections are ours.
+final class TransferSession: Sendable {
+  private let session: URLSession
+  private let router: TaskRouter
+  private let cancellations: Cancellations
+
+  /// - Parameter isBacklogLimited: whether the session waits when so many pieces have not been dealt with yet. For a session with one
+  ///   task at a time.
+  init(configuration: URLSessionConfiguration, isBacklogLimited: Bool = false) {
+    var delegateQueue: OperationQueue?
+    var backlog: (any DelegateBacklog)?
+    #if canImport(FoundationNetworking)
+      let queue = isBacklogLimited ? WaitingDelegateQueue() : nil
+      delegateQueue = queue
+      backlog = queue
+    #endif
+    let router = TaskRouter(backlog)
+    self.router = router
+    cancellations = Cancellations(backlog)
+    #if canImport(FoundationNetworking)
+      queue?.whenStalled { [weak router] in router?.tasksAreStalled() }
+    #endif
+    let configuration = (configuration.copy() as? URLSessionConfiguration) ?? .default
+    configuration.urlCache = nil
+    configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
+    // Foundation's timer stays, but never goes off before ours. On Linux the number has to fit an `Int` in milliseconds.
+    configuration.timeoutIntervalForRequest = 7 * 24 * 3600
+    configuration.httpMaximumConnectionsPerHost = 4096
+    session = URLSession(configuration: configuration, delegate: router, delegateQueue: delegateQueue)
+  }
+
+  /// The session keeps its delegate until it is told that nothing more will come.
+  deinit { session.finishTasksAndInvalidate() }
+
+  /// Starts a task.
+  func start(_ urlRequest: URLRequest, body: RequestBody, receiver: any SessionTaskReceiver) -> SessionTask {
+    let task: URLSessionTask
+    switch body {
+    case .file(let url): task = session.uploadTask(with: urlRequest, fromFile: url)
+    case .none, .data, .form: task = session.dataTask(with: urlRequest)
+    }
+    let sessionTask = SessionTask(task, receiver, cancellations)
+    router.add(sessionTask, for: task)
+    task.resume()
+    return sessionTask
+  }
+}
+
+/// Tells a session of tasks that are to stop. Calls wait for nothing.
+private final class Cancellations: Sendable {
+  private let queue = DispatchQueue(label: "OwnedRequests.cancellations", qos: .userInitiated)
+  private let backlog: (any DelegateBacklog)?
+
+  init(_ backlog: (any DelegateBacklog)?) { self.backlog = backlog }
+
+  func cancel(_ task: URLSessionTask) {
+    backlog?.discard()
+    queue.async { task.cancel() }
+  }
+}
+
+/// One task, from its start to its completion or cancellation.
+///
+/// On Linux, `URLSession` stops the process if a redirect is answered after its task was cancelled. So it is answered under the lock of
+/// `state`, and not once the task is closed, which comes before it is cancelled. That waits for nothing and calls no code of the user's.
+final class SessionTask: Sendable {
+  private struct State {
+    /// Nil once the task is over or cancelled.
+    var receiver: (any SessionTaskReceiver)?
+    var isCancelled = false
+  }
+
+  private let task: URLSessionTask
+  private let cancellations: Cancellations
+  private let state: Guarded<State>
+
+  fileprivate init(_ task: URLSessionTask, _ receiver: any SessionTaskReceiver, _ cancellations: Cancellations) {
+    self.task = task
+    self.cancellations = cancellations
+    state = Guarded(State(receiver: receiver))
+  }
+
+  /// Nothing is received after this has returned, but for a call that is under way. Any thread; waits neither for the session nor for
+  /// that call.
+  func cancel() {
+    if close() { cancellations.cancel(task) }
+  }
+
+  /// Cancels it if that is what its receiver wants, who hears of its completion then. Waits for nothing.
+  fileprivate func isStalled() {
+    if receiver?.taskIsStalled() == true { cancellations.cancel(task) }
+  }
+
+  /// - Returns: true if it was not cancelled before.
+  private func close() -> Bool {
+    var former: (any SessionTaskReceiver)?
+    return state.withLock { state in
+      swap(&former, &state.receiver)
+      defer { state.isCancelled = true }
+      return !state.isCancelled
+    }
+  }
+
+  fileprivate var receiver: (any SessionTaskReceiver)? { state.withLock { $0.receiver } }
+
+  fileprivate func takeReceiver() -> (any SessionTaskReceiver)? {
+    var former: (any SessionTaskReceiver)?
+    state.withLock { swap(&former, &$0.receiver) }
+    return former
+  }
+
+  fileprivate func refuseRedirect(_ completionHandler: @Sendable (URLRequest?) -> Void) {
+    state.withLock { state in
+      #if canImport(FoundationNetworking)
+        guard !state.isCancelled else { return }
+      #endif
+      completionHandler(nil)
+    }
+  }
+}
+
+/// The delegate: hands each event to the task's receiver.
+private final class TaskRouter: NSObject, URLSessionDataDelegate {
+  private let tasks = Guarded<[Int: SessionTask]>([:])
+  private let backlog: (any DelegateBacklog)?
+
+  init(_ backlog: (any DelegateBacklog)?) { self.backlog = backlog }
+
+  func add(_ sessionTask: SessionTask, for task: URLSessionTask) {
+    tasks.withLock { $0[task.taskIdentifier] = sessionTask }
+  }
+
+  func tasksAreStalled() {
+    for task in tasks.withLock({ Array($0.values) }) { task.isStalled() }
+  }
+
+  private func receiver(of task: URLSessionTask) -> (any SessionTaskReceiver)? {
+    tasks.withLock { $0[task.taskIdentifier] }?.receiver
+  }
+
+  func urlSession(
+    _ session: URLSession, task: URLSessionTask, willPerformHTTPRedirection response: HTTPURLResponse, newRequest request: URLRequest,
+    completionHandler: @escaping @Sendable (URLRequest?) -> Void
+  ) {
+    tasks.withLock { $0[task.taskIdentifier] }?.refuseRedirect(completionHandler)
+  }
+
+  func urlSession(
+    _ session: URLSession, dataTask: URLSessionDataTask, didReceive response: URLResponse,
+    completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
+  ) {
+    if !isDiscarding, let response = response as? HTTPURLResponse { receiver(of: dataTask)?.taskDidReceive(ResponseHead(response)) }
+    completionHandler(.allow)
+  }
+
+  func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+    if !isDiscarding, !data.isEmpty { receiver(of: dataTask)?.taskDidReceive(data) }
+  }
+
+  func urlSession(
+    _ session: URLSession, task: URLSessionTask, didSendBodyData bytesSent: Int64, totalBytesSent: Int64, totalBytesExpectedToSend: Int64
+  ) {
+    receiver(of: task)?.taskDidSend(totalBytesSent, of: totalBytesExpectedToSend > 0 ? totalBytesExpectedToSend : nil)
+  }
+
+  func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
+    let error = error.map(URLError.init(wrapping:))
+    let sessionTask = tasks.withLock { $0.removeValue(forKey: task.taskIdentifier) }
+    guard let backlog, isDiscarding else {
+      sessionTask?.takeReceiver()?.taskDidComplete(error)
+      return
+    }
+    // Something may have been discarded, even if the session has come to the end of it.
+    backlog.addLast { sessionTask?.takeReceiver()?.taskDidComplete(error ?? URLError(.cancelled)) }
+  }
+
+  private var isDiscarding: Bool { backlog?.isDiscarding ?? false }
+}
+
+extension ResponseHead {
+  init(_ response: HTTPURLResponse) {
+    var fields = HeaderFields()
+    for (name, value) in response.allHeaderFields {
+      if let name = name as? String, let value = value as? String { fields[name] = value }
+    }
+    self.init(status: response.statusCode, headers: fields, url: response.url ?? URL(fileURLWithPath: "/"))
+  }
+
+  /// How many bytes the body has; nil if the server doesn't say, or they are compressed.
+  var contentLength: Int64? {
+    guard headers["Content-Encoding"] == nil else { return nil }
+    return headers["Content-Length"].flatMap { Int64($0) }.flatMap { $0 >= 0 ? $0 : nil }
+  }
+}
+
+extension URLError {
+  /// On Linux most errors come as `NSError`.
+  init(wrapping error: any Error) {
+    let error = error as NSError
+    let code = error.domain == NSURLErrorDomain ? URLError.Code(rawValue: error.code) : nil
+    self = URLError(code ?? .unknown, userInfo: error.userInfo)
+  }
+}

@@ -1,0 +1,80 @@
+import Foundation
+import OwnedOperations
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// What to ask for: a value. Nothing happens until a ``RequestClient`` is given it.
+///
+/// ```swift
+/// var request = Request(.get, "https://example.com/search", parameters: .form(["q": "owls", "tags": ["bird", "night"]]))
+/// request.timeout = .seconds(10)
+/// request.retry = .exponential(attempts: 3)
+/// print(try request.urlRequest(relativeTo: nil).url!)  // https://example.com/search?q=owls&tags%5B%5D=bird&tags%5B%5D=night
+/// ```
+public struct Request: Sendable {
+  /// The methods of HTTP.
+  public enum Method: String, Sendable, CaseIterable {
+    case get = "GET"
+    case head = "HEAD"
+    case delete = "DELETE"
+    case post = "POST"
+    case put = "PUT"
+    case patch = "PATCH"
+    case options = "OPTIONS"
+  }
+
+  /// How to ask.
+  public var method: Method
+  /// Absolute, or relative to the client's base, which counts as a directory: below `https://example.com/v1`, `users` is
+  /// `https://example.com/v1/users`, and `/users` is `https://example.com/users`.
+  public var url: String
+  /// What is sent along, in the address or in the body.
+  public var parameters: Parameters?
+  /// Sent as they are. One given here wins over what the parameters bring, such as `Content-Type`.
+  public var headers: [String: String]
+
+  /// Makes a request.
+  public init(_ method: Method = .get, _ url: String, parameters: Parameters? = nil, headers: [String: String] = [:]) {
+    self.method = method
+    self.url = url
+    self.parameters = parameters
+    self.headers = headers
+  }
+
+  /// How long the whole request may take, retries and the waits between them included, from the moment in which its host's limit lets it be
+  /// sent. By default 60 s.
+  ///
+  /// Downloads, and uploads of files, have no such limit unless this is set. They fail when no byte has moved for 60 s.
+  public var timeout: Duration {
+    get { timeoutIfSet ?? .seconds(60) }
+    set { timeoutIfSet = newValue }
+  }
+
+  /// Among requests that wait for the same host, those of higher priority are sent first.
+  public var priority: Operation.QueuePriority = .normal
+  /// Whether a failure is met with another attempt.
+  public var retry: RetryPolicy = .none
+  /// The answers that are no failure. By default 200 to 299. With `100..<600` every answer is a ``Response``, whose status and headers tell
+  /// what the server thinks of the request; none is sent again then because of its status.
+  public var acceptedStatus: Range<Int> = 200..<300
+
+  /// Whether equal requests that are under way share one transfer, whoever asks. True by default for GET and HEAD without credentials
+  /// (`Authorization`, `Cookie`, a user in the URL); set it to share those, too. Other methods never share.
+  public var coalesces: Bool {
+    get { coalescesIfSet ?? (method == .get || method == .head) }
+    set { coalescesIfSet = newValue }
+  }
+
+  /// Whether the client's cache is used.
+  public var cache: CachePolicy = .none
+  /// Whether answers to a request with credentials (`Authorization`, `Cookie`, a user in the URL) may be cached. They are found again
+  /// only with the same credentials. False by default.
+  public var cachesCredentials = false
+
+  var timeoutIfSet: Duration?
+  /// How long a transfer without a limit in total may go without a byte.
+  var idleLimit = Duration.seconds(60)
+  var coalescesIfSet: Bool?
+}

@@ -1,0 +1,75 @@
+import Foundation
+
+/// Makes a value of the answer's bytes. Runs on a background thread, for each asker by itself.
+///
+/// ```swift
+/// struct Note: Decodable, Sendable { let text: String }
+///
+/// let notes = ResponseDecoder.json([Note].self)
+/// let lines = ResponseDecoder<Int> { data, _ in data.split(separator: UInt8(ascii: "\n")).count }
+/// ```
+public struct ResponseDecoder<Value: Sendable>: Sendable {
+  let decode: @Sendable (Data, ResponseHead) throws -> Value
+
+  /// Makes a decoder from a closure. What it throws becomes ``RequestError/decoding(_:body:)``.
+  public init(_ decode: @escaping @Sendable (_ data: Data, _ head: ResponseHead) throws -> Value) { self.decode = decode }
+}
+
+/// The answer is not text in the character set that it claims.
+public struct UndecodableText: Error, Sendable, CustomStringConvertible {
+  /// As the answer calls it.
+  public let characterSet: String
+  /// What is wrong, in words.
+  public var description: String { "the answer is not text in \(characterSet)" }
+}
+
+extension ResponseDecoder where Value == Data {
+  /// The bytes as they came.
+  public static var data: ResponseDecoder { ResponseDecoder { data, _ in data } }
+}
+
+extension ResponseDecoder where Value == String {
+  /// Text in the character set of `Content-Type`; UTF-8 if it names none.
+  public static var string: ResponseDecoder {
+    ResponseDecoder { data, head in
+      let name = characterSet(of: head) ?? "utf-8"
+      guard let encoding = encodings[name.lowercased()], let text = String(data: data, encoding: encoding) else {
+        throw UndecodableText(characterSet: name)
+      }
+      return text
+    }
+  }
+
+  private static let encodings: [String: String.Encoding] = [
+    "utf-8": .utf8, "utf8": .utf8, "us-ascii": .ascii, "ascii": .ascii, "iso-8859-1": .isoLatin1, "latin1": .isoLatin1,
+    "iso-8859-2": .isoLatin2,
+    "windows-1252": .windowsCP1252, "utf-16": .utf16, "utf-16le": .utf16LittleEndian, "utf-16be": .utf16BigEndian,
+  ]
+
+  private static func characterSet(of head: ResponseHead) -> String? {
+    for parameter in head.headers["Content-Type"]?.split(separator: ";").dropFirst() ?? [] {
+      let halves = parameter.split(separator: "=", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
+      if halves.count == 2, halves[0].lowercased() == "charset" {
+        return halves[1].trimmingCharacters(in: CharacterSet(charactersIn: "\""))
+      }
+    }
+    return nil
+  }
+}
+
+extension ResponseDecoder where Value == Void {
+  /// Whatever came is ignored.
+  public static var empty: ResponseDecoder { ResponseDecoder { _, _ in } }
+}
+
+extension ResponseDecoder where Value: Decodable {
+  /// JSON, with Foundation's decoder as it is by default.
+  public static func json(_: Value.Type = Value.self) -> ResponseDecoder {
+    ResponseDecoder { data, _ in try JSONDecoder().decode(Value.self, from: data) }
+  }
+
+  /// A property list in any of the formats.
+  public static func propertyList(_: Value.Type = Value.self) -> ResponseDecoder {
+    ResponseDecoder { data, _ in try PropertyListDecoder().decode(Value.self, from: data) }
+  }
+}

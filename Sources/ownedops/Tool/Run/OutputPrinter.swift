@@ -1,0 +1,95 @@
+import Foundation
+
+/// Prints what jobs have put out, each in one piece and in the order of their ends, on a thread of its own: a reader that does not read
+/// stops the printing and not the jobs.
+final class OutputPrinter: Sendable {
+  private struct Piece {
+    let line: String
+    let output: JobOutput?
+    /// Before each line of the output, which has been printed as it came; the rest comes before the piece's own line. Nil: all of it comes
+    /// after that.
+    var prefix: [UInt8]?
+    /// There is more to come.
+    var isLive = false
+  }
+
+  private struct State {
+    var pieces: [Piece] = []
+    var isPrinting = false
+    var isGivenUp = false
+    /// Signalled when all has been printed, or it has been given up.
+    var waiting: DispatchSemaphore?
+  }
+
+  private let state = Guarded(State())
+  private let work = DispatchSemaphore(value: 0)
+  private let didPrint: @Sendable (JobOutput) -> Void
+
+  /// - Parameter didPrint: gets each output that has been printed.
+  init(didPrint: @escaping @Sendable (JobOutput) -> Void) {
+    self.didPrint = didPrint
+    let thread = Thread { [self] in loop() }
+    thread.name = "ownedops.printer"
+    thread.start()
+  }
+
+  func print(_ line: String, _ output: JobOutput? = nil, prefix: [UInt8]? = nil) {
+    add(Piece(line: line, output: output, prefix: prefix))
+  }
+
+  /// What the output has got by then, as whole lines.
+  func printLines(of output: JobOutput, prefix: [UInt8]) { add(Piece(line: "", output: output, prefix: prefix, isLive: true)) }
+
+  private func add(_ piece: Piece) {
+    state.withLock { $0.pieces.append(piece) }
+    work.signal()
+  }
+
+  /// Blocks until all has been printed.
+  /// - Returns: false if that was given up.
+  func finish() -> Bool {
+    let isOver = DispatchSemaphore(value: 0)
+    let mustWait = state.withLock { state in
+      guard state.isPrinting || !state.pieces.isEmpty, !state.isGivenUp else { return false }
+      state.waiting = isOver
+      return true
+    }
+    if mustWait { isOver.wait() }
+    return state.withLock { !$0.isGivenUp }
+  }
+
+  /// A reader that has not read all by then no longer keeps the tool.
+  func giveUp(after time: DispatchTimeInterval) {
+    DispatchQueue.global().asyncAfter(deadline: .now() + time) { [self] in
+      state.withLock { state in
+        guard state.isPrinting || !state.pieces.isEmpty, let waiting = state.waiting else { return }
+        state.isGivenUp = true
+        waiting.signal()
+      }
+    }
+  }
+
+  private func loop() {
+    while true {
+      work.wait()
+      let pieces = state.withLock { state in
+        defer { state.pieces = [] }
+        state.isPrinting = !state.pieces.isEmpty
+        return state.pieces
+      }
+      for piece in pieces {
+        Console.shared.writeInOnePiece { descriptor in
+          let line = Array(piece.line.utf8)
+          guard let output = piece.output else { return RawFile.writeAll(line, to: descriptor) }
+          guard let prefix = piece.prefix else { return RawFile.writeAll(line, to: descriptor) ?? output.copy(to: descriptor) }
+          return output.copyLines(prefix: prefix, to: descriptor, isLast: !piece.isLive) ?? RawFile.writeAll(line, to: descriptor)
+        }
+        if !piece.isLive, let output = piece.output { didPrint(output) }
+      }
+      state.withLock { state in
+        state.isPrinting = false
+        if state.pieces.isEmpty { state.waiting?.signal() }
+      }
+    }
+  }
+}

@@ -1,0 +1,90 @@
+import Testing
+
+@testable import OwnedOperations
+
+/// The checker finds what it is meant to find, in programs that are known to be wrong.
+@Suite(.serialized) struct CheckerModelTests {
+  final class Box: @unchecked Sendable {
+    var value = 0
+  }
+
+  @Test func aLostUpdateIsFound() {
+    let report = ModelExplorer("lost update").exhaustively { run in
+      let count = Counter()
+      run.concurrently(("one", { count.addBadly() }), ("two", { count.addBadly() }))
+      run.expect(count.word.load(ordering: .relaxed) == 2, "an addition is lost")
+    }
+    #expect(report.failure?.contains("an addition is lost") == true)
+    #expect(!report.trace.isEmpty)
+  }
+
+  final class Counter: Sendable {
+    let word = Atomic<Int>(0)
+    func addBadly() { word.store(word.load(ordering: .relaxed) + 1, ordering: .relaxed) }
+    func addWell() { word.add(1, ordering: .relaxed) }
+  }
+
+  @Test func allSchedulesOfTwoAdditionsAreSeen() {
+    let report = ModelExplorer("two additions").exhaustively { run in
+      let count = Counter()
+      run.concurrently(("one", { count.addWell() }), ("two", { count.addWell() }), ("three", { count.addWell() }))
+      run.expect(count.word.load(ordering: .relaxed) == 3, "an addition is lost")
+    }
+    #expect(report.failure == nil)
+    #expect(report.isComplete)
+  }
+
+  final class Locks: Sendable {
+    let first = Lock()
+    let second = Lock()
+  }
+
+  @Test func aDeadlockIsFound() {
+    let report = ModelExplorer("two locks").exhaustively { run in
+      let locks = Locks()
+      run.concurrently(
+        ("one", { locks.first.withLock { locks.second.withLock {} } }),
+        ("two", { locks.second.withLock { locks.first.withLock {} } }))
+    }
+    #expect(report.failure?.contains("nobody can go on") == true)
+  }
+
+  /// Looks, and then waits: the signal may have gone by in between.
+  final class Lost: @unchecked Sendable {
+    let isDone = Atomic<Bool>(false)
+    let isWaiting = Atomic<Bool>(false)
+    let semaphore = DispatchSemaphore(value: 0)
+
+    func wait() {
+      if isDone.load(ordering: .acquiring) { return }
+      isWaiting.store(true, ordering: .releasing)
+      semaphore.wait()
+    }
+
+    func finish() {
+      isDone.store(true, ordering: .releasing)
+      if isWaiting.load(ordering: .acquiring) { semaphore.signal() }
+    }
+  }
+
+  @Test func aLostWakeUpIsFound() {
+    let report = ModelExplorer("lost wake-up").exhaustively { run in
+      let lost = Lost()
+      run.concurrently(("waiter", { lost.wait() }), ("finisher", { lost.finish() }))
+    }
+    #expect(report.failure?.contains("nobody can go on") == true)
+    let random = ModelExplorer("lost wake-up").randomly(1000) { run in
+      let lost = Lost()
+      run.concurrently(("waiter", { lost.wait() }), ("finisher", { lost.finish() }))
+    }
+    #expect(random.failure?.contains("nobody can go on") == true)
+  }
+
+  @Test func alivelockIsFound() {
+    let report = ModelExplorer("livelock").exhaustively { run in
+      let flag = Atomic<Bool>(false)
+      while !flag.load(ordering: .relaxed) { _ = flag.exchange(false, ordering: .relaxed) }
+    }
+    #expect(report.failure?.contains("no end") == true)
+  }
+}

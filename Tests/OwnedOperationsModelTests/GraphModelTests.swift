@@ -1,0 +1,72 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Runs of graphs: nodes that finish at once, that are cancelled while they begin, and those who wait.
+@Suite(.serialized) struct GraphModelTests {
+  private static func explore(
+    _ name: String, limit: Int = 1, preemptions: Int? = 1, _ location: SourceLocation = #_sourceLocation,
+    _ makeNodes: @escaping @Sendable (OperationGraph, ModelRun, QueueScene) -> Void,
+    beside other: @escaping @Sendable (GraphRun, QueueScene) -> Void = { _, _ in },
+    atEnd look: @escaping @Sendable (GraphRun, ModelRun, QueueScene) -> Void
+  ) {
+    ModelExplorer("graphs: \(name)").expectNothing(preemptions: preemptions, location) { run in
+      let scene = QueueScene(limit: limit)
+      let graph = OperationGraph(lifetime: scene.lifetime)
+      makeNodes(graph, run, scene)
+      guard let graphRun = try? graph.run(on: scene.queue) else { return run.expect(false, "the graph does not run") }
+      run.concurrently(("wait", { graphRun.wait() }), ("other", { other(graphRun, scene) }))
+      run.expect(graphRun.isFinished, "it has not finished")
+      scene.wait()
+      let counts = graphRun.nodeCounts
+      run.expect(counts.unfinished == 0, "\(counts.unfinished) nodes have not finished")
+      run.expect(counts.succeeded == scene.bodies.runs, "\(scene.bodies.runs) nodes ran, \(counts.succeeded) succeeded")
+      let statistics = scene.queue.statistics
+      run.expect(
+        statistics.succeeded == counts.succeeded && statistics.cancelled == counts.cancelled,
+        "the queue has counted \(statistics.succeeded) and \(statistics.cancelled), the run \(counts.succeeded) and \(counts.cancelled)")
+      look(graphRun, run, scene)
+    }
+  }
+
+  @Test func twoPredecessorsFinishAtOnce() {
+    Self.explore("two before one", limit: 2, preemptions: nil) { graph, run, scene in
+      // Of two priorities, so that they go through the queue.
+      let first = graph.node(priority: .high) { scene.bodies.runAndStay() }
+      let second = graph.node { scene.bodies.runAndStay() }
+      let last = graph.node {
+        run.expect(scene.bodies.runs == 2 && scene.bodies.inside == 0, "it began before its predecessors had finished")
+        scene.bodies.run()
+      }
+      first.precedes(last)
+      second.precedes(last)
+    } atEnd: { graphRun, run, scene in
+      scene.expect(run, runs: 3, atOnce: 2)
+    }
+  }
+
+  @Test func aRunIsCancelledWhileItsNodesBegin() {
+    Self.explore("wait | cancel") { graph, run, scene in
+      for _ in 0..<2 { graph.node { scene.bodies.run() } }
+    } beside: { graphRun, _ in
+      graphRun.cancel()
+    } atEnd: { graphRun, run, scene in
+      run.expect(scene.bodies.runs <= 2, "\(scene.bodies.runs) of two nodes ran")
+    }
+  }
+
+  @Test func aRunAndTheEndOfItsOwner() {
+    Self.explore("wait | end") { graph, run, scene in
+      let first = graph.node { scene.bodies.runAndStay() }
+      let second = graph.node { scene.bodies.run() }
+      first.precedes(second)
+      graph.node { scene.bodies.run() }
+    } beside: { _, scene in
+      scene.end()
+    } atEnd: { graphRun, run, scene in
+      // One worker: the start of one node may have been under way.
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) nodes began after the end")
+    }
+  }
+}

@@ -1,0 +1,172 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Owners that only their own running bodies hold: no further body begins, nothing is left behind, and the last body lets them go.
+@Suite(.serialized) struct HoldModelTests {
+  final class Owner: OperationOwner, Sendable {
+    let lifetimeToken = OwnerLifetime.Token()
+  }
+
+  /// An owner that only one body holds.
+  struct Scene: Sendable {
+    let hold: OwnerHold
+    let body: Retained<AnyObject>
+    let owner: WeakReference<Owner>
+
+    init() {
+      let owner = Owner()
+      hold = OwnerHold.of(owner)
+      guard case .begins(let body) = hold.begin() else { preconditionFailure("nobody holds an owner that is there") }
+      self.body = body
+      self.owner = WeakReference(owner)
+    }
+
+    func expectEnd(_ run: ModelRun) {
+      DeferredReleases.waitUntilIdle()
+      run.expect(owner.object == nil, "the owner is still there")
+    }
+  }
+
+  private static func explore(
+    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void
+  ) {
+    ModelExplorer("holds: \(name)").expectNothing(preemptions: preemptions, location, scenario)
+  }
+
+  @Test func noBodyBeginsWhenOnlyBodiesHoldTheOwner() {
+    Self.explore("begin | begin | end of the last body", preemptions: 1) { run in
+      let scene = Scene()
+      let begun = ModelFlag()
+      let begin: @Sendable () -> Void = {
+        guard case .begins(let body) = scene.hold.begin() else { return }
+        begun.count += 1
+        scene.hold.end(body)
+      }
+      run.concurrently(("one", begin), ("two", begin), ("end", { scene.hold.end(scene.body) }))
+      run.expect(begun.count == 0, "\(begun.count) bodies began")
+      scene.expectEnd(run)
+    }
+  }
+
+  final class Waiting: HeldBackWork, @unchecked Sendable {  // the baton holder's
+    var news = 0
+    func ownerWasDecided() { news += 1 }
+  }
+
+  @Test func workThatIsHeldBackHearsOfTheEndOfTheLastBody() {
+    Self.explore("keep | end of the last body") { run in
+      let scene = Scene()
+      let work = Waiting()
+      run.concurrently(("keep", { scene.hold.keep(work) }), ("end", { scene.hold.end(scene.body) }))
+      run.expect(work.news > 0, "nobody tells the work that the owner has gone")
+      scene.expectEnd(run)
+    }
+  }
+
+  @Test func aBodyWaitsWhileWorkIsHeldBack() {
+    Self.explore("keep | count out, count in") { run in
+      let scene = Scene()
+      let work = Waiting()
+      run.concurrently(
+        ("keep", { scene.hold.keep(work) }),
+        (
+          "body",
+          {
+            scene.hold.countOut()
+            scene.hold.countIn()
+          }
+        ))
+      scene.hold.end(scene.body)
+      run.expect(work.news > 0, "nobody tells the work that the owner has gone")
+      scene.expectEnd(run)
+    }
+  }
+
+  @Test func theLastReferenceGoesWhileJobsRun() {
+    ModelExplorer("holds: resume, wait | last reference").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+      let holder = Holder(Owner())
+      let reference = WeakReference(holder.object!)
+      scene.queue.isSuspended = true
+      for _ in 0..<2 { scene.queue.async(owner: holder.object!) { _ in scene.bodies.runAndStay() } }
+      run.concurrently(
+        (
+          "resume",
+          {
+            scene.queue.isSuspended = false
+            scene.wait()
+          }
+        ), ("release", { holder.object = nil }))
+      DeferredReleases.waitUntilIdle()
+      run.expect(reference.object == nil, "the owner is still there")
+    } atEnd: { run, scene in
+      run.expect(scene.queue.operationCount == 0, "\(scene.queue.operationCount) jobs are left")
+    }
+  }
+
+  @Test func theLastReferenceGoesWhileABodyWaitsForItsOwner() {
+    ModelExplorer("holds: a body that waits for its owner | last reference").exploreQueue(preemptions: 1) { run, scene in
+      let holder = Holder(Owner())
+      scene.queue.async(owner: holder.object!) { owner in
+        scene.queue.async(owner: owner) { _ in scene.bodies.run() }
+        scene.queue.waitUntilFinished(ownedBy: owner.lifetime)
+        scene.bodies.run()
+      }
+      run.concurrently(("release", { holder.object = nil }), ("wait", { scene.wait() }))
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.runs == 2 || scene.bodies.runs == 0, "\(scene.bodies.runs) bodies ran")
+    }
+  }
+
+  // MARK: Blocks of dispatch queues
+
+  @Test func aBlockAndTheEndOfItsOwner() {
+    Self.explore("DispatchQueue.async, async | end") { run in
+      let scene = QueueScene()
+      let queue = DispatchQueue(label: "blocks")
+      run.concurrently(
+        (
+          "adder",
+          {
+            for _ in 0..<2 { queue.async(lifetime: scene.lifetime) { scene.bodies.runAndStay() } }
+          }
+        ), ("end", { scene.end() }))
+      LifetimeReaper.waitUntilIdle()
+      // The start of one may have been under way.
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) blocks began after the end")
+    }
+  }
+
+  @Test func aBlockIsHeldBackWhileItsLifetimeEnds() {
+    Self.explore("DispatchQueue.async, held back | end of the lifetime") { run in
+      let scene = Scene()
+      let captured = Holder(ModelFlag())
+      let reference = WeakReference(captured.object!)
+      let queue = DispatchQueue(label: "blocks")
+      let lifetime = OwnerLifetime()
+      let block: PendingBlock = OwnerBlock(lifetime, scene.hold, at: DispatchPlace(queue: queue, qos: .unspecified, flags: [])) {
+        [flag = captured.object] _ in flag?.count += 1
+      }
+      captured.object = nil
+      LifetimeReaper.hold(lifetime)
+      run.concurrently(
+        ("queue", { queue.submit(block, qos: .unspecified, flags: []) }),
+        (
+          "end",
+          {
+            lifetime.end()
+            block.lifetimeDidEnd()  // as the reaper does
+          }
+        ))
+      let isOver = Semaphore()
+      ThreadStart.on(queue) { isOver.signal() }
+      isOver.wait()
+      DeferredReleases.waitUntilIdle()
+      run.expect(reference.object == nil, "what the block captured is still there")
+      LifetimeReaper.resume(lifetime)
+      scene.hold.end(scene.body)
+      scene.expectEnd(run)
+    }
+  }
+}

@@ -1,0 +1,225 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// The tree of lifetimes, their hooks, and those who belong to them.
+@Suite(.serialized) struct LifetimeModelTests {
+  private static func explore(
+    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void
+  ) {
+    var explorer = ModelExplorer("lifetimes: \(name)")
+    explorer.exploresBackground = name.hasPrefix("member")
+    explorer.expectNothing(preemptions: preemptions, location, scenario)
+  }
+
+  @Test func endsOnce() {
+    Self.explore("end | end") { run in
+      let lifetime = OwnerLifetime()
+      let calls = ModelFlag()
+      lifetime.onEnd { _ in calls.count += 1 }
+      run.concurrently(("one", { lifetime.end() }), ("two", { lifetime.end() }))
+      run.expect(calls.count == 1, "the hook ran \(calls.count) times")
+      run.expect(!lifetime.isAlive, "it is alive")
+    }
+  }
+
+  @Test func aHookThatComesWhileItEndsRunsOnce() {
+    Self.explore("onEnd | end") { run in
+      let lifetime = OwnerLifetime()
+      let calls = ModelFlag()
+      run.concurrently(("onEnd", { lifetime.onEnd { _ in calls.count += 1 } }), ("end", { lifetime.end() }))
+      run.expect(calls.count == 1, "the hook ran \(calls.count) times")
+    }
+  }
+
+  @Test func aHookIsCancelledOrRuns() {
+    Self.explore("cancel | end") { run in
+      let lifetime = OwnerLifetime()
+      let calls = ModelFlag()
+      let hook = lifetime.onEnd { _ in calls.count += 1 }
+      run.concurrently(("cancel", { hook.cancel() }), ("end", { lifetime.end() }))
+      run.expect(calls.count <= 1, "the hook ran \(calls.count) times")
+    }
+  }
+
+  @Test func aChildThatJoinsAParentThatEndsEndsToo() {
+    Self.explore("setParent | end") { run in
+      let (parent, child) = (OwnerLifetime(), OwnerLifetime())
+      run.concurrently(("setParent", { try? child.setParent(parent) }), ("end", { parent.end() }))
+      run.expect(!child.isAlive, "the child of a parent that has ended is alive")
+    }
+  }
+
+  @Test func aChildThatLeavesWhileItsParentEndsIsDecided() {
+    Self.explore("leave | end") { run in
+      let parent = OwnerLifetime()
+      let child = OwnerLifetime(parent: parent)
+      run.concurrently(("leave", { try? child.setParent(nil) }), ("end", { parent.end() }))
+      run.expect(child.isAlive || child.endReason != nil, "it has ended for no reason")
+    }
+  }
+
+  @Test func theReasonOfAnEndIsNeverTakenBack() {
+    Self.explore("end | end of the parent | endReason") { run in
+      let parent = OwnerLifetime()
+      let child = OwnerLifetime(parent: parent)
+      final class Reasons: @unchecked Sendable {  // the baton holder's
+        var first: OwnerEndReason?
+      }
+      let reasons = Reasons()
+      run.concurrently(
+        ("end", { child.end() }), ("parent", { parent.end() }), ("reader", { reasons.first = child.endReason }))
+      let last = child.endReason
+      run.expect(last == .requested || last == .parentEnded(parent.id), "it ended because \(String(describing: last))")
+      run.expect(
+        reasons.first == nil || reasons.first == last, "it ended because \(String(describing: reasons.first)), and then another reason")
+    }
+  }
+
+  @Test func theReasonOfAnEndIsThatOfTheFirst() {
+    Self.explore("end | token | endReason") { run in
+      let token = Holder(OwnerLifetime.Token())
+      let lifetime = token.object!.lifetime
+      final class Reasons: @unchecked Sendable {  // the baton holder's
+        var first: OwnerEndReason?
+      }
+      let reasons = Reasons()
+      run.concurrently(
+        ("end", { lifetime.end() }), ("token", { token.object = nil }), ("reader", { reasons.first = lifetime.endReason }))
+      let last = lifetime.endReason
+      run.expect(
+        reasons.first == nil || reasons.first == last, "it ended because \(String(describing: reasons.first)), and then another reason")
+    }
+  }
+
+  @Test func cyclesAreRefusedWhoeverComesFirst() {
+    Self.explore("a under b | b under a") { run in
+      let (a, b) = (OwnerLifetime(), OwnerLifetime())
+      let refusals = ModelFlag()
+      run.concurrently(
+        ("a", { do { try a.setParent(b) } catch { refusals.count += 1 } }),
+        ("b", { do { try b.setParent(a) } catch { refusals.count += 1 } }))
+      run.expect(refusals.count == 1, "\(refusals.count) of two were refused")
+      a.end()
+      b.end()
+    }
+  }
+
+  @Test func aTokenThatGoesWhileItsParentEndsEndsOnce() {
+    Self.explore("token | parent") { run in
+      let parent = OwnerLifetime()
+      let token = Holder(OwnerLifetime.Token(parent: parent))
+      let lifetime = token.object!.lifetime
+      let calls = ModelFlag()
+      lifetime.onEnd { _ in calls.count += 1 }
+      run.concurrently(("token", { token.object = nil }), ("parent", { parent.end() }))
+      run.expect(!lifetime.isAlive, "it is alive")
+      run.expect(calls.count == 1, "the hook ran \(calls.count) times")
+    }
+  }
+
+  final class Member: LifetimeMember, @unchecked Sendable {  // the baton holder's
+    static let memberKind: MemberKind = MemberKindOf<Member>()
+    var memberIndex = MemberList.notListed
+    let heard: ModelFlag
+    init(_ heard: ModelFlag) { self.heard = heard }
+    func lifetimeDidEnd() { heard.count += 1 }
+  }
+
+  /// A member that has joined hears of the end once, if it has not left; one that is refused never does.
+  @Test func aMemberThatJoinsWhileItEndsHearsOfItOrIsRefused() {
+    Self.explore("member: join | end", preemptions: 1) { run in
+      let lifetime = OwnerLifetime()
+      let (heard, joined) = (ModelFlag(), ModelFlag())
+      let member = Member(heard)
+      run.concurrently(("join", { joined.isSet = lifetime.join(member) }), ("end", { lifetime.end() }))
+      LifetimeReaper.waitUntilIdle()
+      run.expect(heard.count == (joined.isSet ? 1 : 0), "joined: \(joined.isSet), heard: \(heard.count)")
+    }
+  }
+
+  @Test func aMemberThatLeavesWhileItEndsHearsOfItAtMostOnce() {
+    Self.explore("member: leave | end", preemptions: 1) { run in
+      let lifetime = OwnerLifetime()
+      let heard = ModelFlag()
+      let member = Member(heard)
+      _ = lifetime.join(member)
+      run.concurrently(("leave", { lifetime.leave(member) }), ("end", { lifetime.end() }))
+      LifetimeReaper.waitUntilIdle()
+      run.expect(heard.count <= 1, "heard \(heard.count) times")
+    }
+  }
+
+  @Test func anotherMemberThatLeavesMeanwhileTakesNobodyAlong() {
+    Self.explore("member: leave | end, of two", preemptions: 1) { run in
+      let lifetime = OwnerLifetime()
+      let (heard, other) = (ModelFlag(), ModelFlag())
+      let (first, second) = (Member(heard), Member(other))
+      _ = lifetime.join(first)
+      _ = lifetime.join(second)
+      run.concurrently(("leave", { lifetime.leave(first) }), ("end", { lifetime.end() }))
+      LifetimeReaper.waitUntilIdle()
+      run.expect(heard.count <= 1, "heard \(heard.count) times")
+      run.expect(other.count == 1, "the other heard \(other.count) times")
+      withExtendedLifetime((first, second)) {}
+    }
+  }
+
+  @Test func aMemberThatGoesWhileItEndsIsNotTouched() {
+    Self.explore("member: go | end", preemptions: 1) { run in
+      let lifetime = OwnerLifetime()
+      let heard = ModelFlag()
+      let holder = Holder(LeavingMember(lifetime, heard))
+      run.concurrently(("go", { holder.object = nil }), ("end", { lifetime.end() }))
+      LifetimeReaper.waitUntilIdle()
+      run.expect(heard.count <= 1, "heard \(heard.count) times")
+    }
+  }
+
+  /// The reaper passes by a member that is in its deinit. Then that one leaves, from a place that the reaper will not look at again.
+  @Test func aMemberThatGoesWhileItEndsTakesNobodyAlong() {
+    Self.explore("go | reap") { run in
+      let lifetime = OwnerLifetime()
+      let (heard, other) = (ModelFlag(), ModelFlag())
+      let holder = Holder(LeavingMember(lifetime, heard))
+      let others = [Member(other), Member(other)]
+      for member in others { _ = lifetime.join(member) }
+      LifetimeReaper.hold(lifetime)
+      lifetime.end()
+      run.concurrently(
+        ("go", { holder.object = nil }),
+        (
+          "reap",
+          {
+            var place: Int? = 0
+            while let start = place {
+              var taken: [any LifetimeMember] = []
+              place = lifetime.takeMembers(from: start, limit: 1, into: &taken)
+              for member in taken { member.lifetimeDidEnd() }
+            }
+          }
+        ))
+      LifetimeReaper.resume(lifetime)
+      LifetimeReaper.waitUntilIdle()
+      run.expect(heard.count <= 1, "heard \(heard.count) times")
+      run.expect(other.count == 2, "the others heard \(other.count) times")
+      withExtendedLifetime(others) {}
+    }
+  }
+
+  final class LeavingMember: LifetimeMember, @unchecked Sendable {  // the baton holder's
+    static let memberKind: MemberKind = MemberKindOf<LeavingMember>()
+    var memberIndex = MemberList.notListed
+    let lifetime: OwnerLifetime
+    let heard: ModelFlag
+
+    init(_ lifetime: OwnerLifetime, _ heard: ModelFlag) {
+      (self.lifetime, self.heard) = (lifetime, heard)
+      _ = lifetime.join(self)
+    }
+
+    deinit { lifetime.leave(self) }
+    func lifetimeDidEnd() { heard.count += 1 }
+  }
+}

@@ -1,0 +1,183 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+extension ModelExplorer {
+  /// Sees all schedules with few preemptions, and many random ones with more.
+  /// - Parameter preemptions: nil if there are too many schedules. Then it sees more random ones.
+  func expectNothing(preemptions: Int?, _ location: SourceLocation = #_sourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void) {
+    var explorer = self
+    if let preemptions {
+      explorer.mostPreemptions = preemptions
+      let report = explorer.exhaustively(scenario)
+      if report.failure != nil, Self.stopsAtFailure { exit(1) }
+      #expect(report.failure == nil, "\(report.trace.joined(separator: "\n"))", sourceLocation: location)
+      #expect(report.isComplete || report.failure != nil, "more schedules than are looked at", sourceLocation: location)
+      guard report.failure == nil else { return }
+    }
+    explorer.exploresBackground = true
+    let random = explorer.randomly(preemptions == nil ? 5 * Self.randomSchedules : Self.randomSchedules, scenario)
+    if random.failure != nil, Self.stopsAtFailure { exit(1) }
+    #expect(random.failure == nil, sourceLocation: location)
+  }
+
+  /// For `.ci/check-mutations`. What is left of a run that has failed is not fit for others.
+  private static let stopsAtFailure = ProcessInfo.processInfo.environment["MODEL_STOPS_AT_FAILURE"] != nil
+
+  private static let randomSchedules = ProcessInfo.processInfo.environment["MODEL_RANDOM"].flatMap { Int($0) } ?? 500
+}
+
+/// Set by threads of a run.
+final class ModelFlag: @unchecked Sendable {  // the baton holder's
+  var isSet = false
+  var count = 0
+}
+
+/// Lets go of an object when it is told to.
+final class Holder<Object: AnyObject>: @unchecked Sendable {  // the baton holder's
+  var object: Object?
+  init(_ object: Object) { self.object = object }
+}
+
+/// What bodies did.
+final class Bodies: @unchecked Sendable {  // the baton holder's
+  var runs = 0
+  var inside = 0
+  var mostInside = 0
+  var hasEnded = false
+  var startsAfterEnd = 0
+  private let place = Atomic<Int>(0)
+
+  func run() {
+    runs += 1
+    if hasEnded { startsAfterEnd += 1 }
+  }
+
+  /// Takes time: others may come meanwhile.
+  func stay() {
+    inside += 1
+    mostInside = max(mostInside, inside)
+    place.add(1, ordering: .relaxed)
+    inside -= 1
+  }
+
+  func runAndStay() {
+    run()
+    stay()
+  }
+}
+
+/// A queue with an owner: what scenarios of queues begin with.
+struct QueueScene: Sendable {
+  let queue: OwnerScopedQueue
+  let lifetime = OwnerLifetime()
+  let bodies = Bodies()
+
+  init(limit: Int = 1, underlyingQueue: DispatchQueue? = nil) {
+    queue = OwnerScopedQueue(maxConcurrentOperationCount: limit, underlyingQueue: underlyingQueue)
+  }
+
+  /// A job of the owner's, which is counted.
+  func add() { queue.async(lifetime: lifetime) { [bodies] in bodies.run() } }
+  func addOneThatStays() { queue.async(lifetime: lifetime) { [bodies] in bodies.runAndStay() } }
+
+  func operation() -> OwnedBlockOperation { OwnedBlockOperation(lifetime: lifetime) { [bodies] in bodies.run() } }
+  func operationThatStays() -> OwnedBlockOperation { OwnedBlockOperation(lifetime: lifetime) { [bodies] in bodies.runAndStay() } }
+
+  func wait() { queue.waitUntilAllOperationsAreFinished() }
+
+  func end() {
+    lifetime.end()
+    bodies.hasEnded = true
+  }
+
+  /// - Parameter limit: how many bodies may have been inside at once.
+  func expect(_ run: ModelRun, runs: Int, atOnce limit: Int = .max, file: StaticString = #fileID, line: UInt = #line) {
+    run.expect(bodies.runs == runs, "\(bodies.runs) of \(runs) bodies ran", file: file, line: line)
+    run.expect(bodies.mostInside <= limit, "\(bodies.mostInside) were inside at once", file: file, line: line)
+  }
+}
+
+extension ModelRun {
+  /// For the scenario's main thread: goes on when the condition holds. A run in which it never does is found.
+  func wait(_ name: StaticString, until condition: @escaping () -> Bool) {
+    if let thread = Self.thread { _ = block(thread, on: nil, name, until: condition) }
+  }
+}
+
+extension ModelExplorer {
+  /// A scenario of one queue. When its threads are over, all that is left in the queue is waited for before the last look.
+  func exploreQueue(
+    limit: Int = 1, preemptions: Int? = 2, hasOneThread: Bool = false, _ location: SourceLocation = #_sourceLocation,
+    _ threads: @escaping @Sendable (ModelRun, QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
+  ) {
+    expectNothing(preemptions: preemptions, location) { run in
+      let scene = QueueScene(limit: limit, underlyingQueue: hasOneThread ? DispatchQueue(label: "one thread") : nil)
+      threads(run, scene)
+      scene.wait()
+      look(run, scene)
+    }
+  }
+}
+
+/// Runs the parts of tasks on threads of the run.
+final class ModelTaskExecutor: TaskExecutor {
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    ModelRun.current?.add("task", isPartOfScenario: true) { [self] in job.runSynchronously(on: asUnownedTaskExecutor()) }
+  }
+}
+
+/// An asynchronous operation whose task the model knows.
+final class ModelTaskOperation: OwnedOperation, @unchecked Sendable {  // constant
+  private let body: @Sendable () async -> Void
+
+  init(lifetime: OwnerLifetime, _ body: @escaping @Sendable () async -> Void) {
+    self.body = body
+    super.init(lifetime: lifetime)
+  }
+
+  override var isAsynchronous: Bool { true }
+
+  override func perform() {
+    Task(executorPreference: ModelTaskExecutor()) { [self] in
+      await runInTask { await body() }
+      finish()
+    }
+  }
+}
+
+/// Hears of operations, and does nothing.
+final class ModelScheduler: OperationScheduler, @unchecked Sendable {  // the baton holder's
+  var hasBarriers: Bool { false }
+  func mayHaveWorkToBegin(ofOwnerIn hold: OwnerHold) -> Bool { false }
+  func unfinishedOperations(ownedBy lifetime: OwnerLifetime?, atMost limit: Int) -> [OwnedOperation]? { [] }
+  var announcements = 0
+  var finishes = 0
+  /// Of waits of tasks.
+  var begins = 0
+  var ends = 0
+  var endedBeforeItBegan = false
+  private let place = ModelPoint()
+
+  func operationDidBecomeReady(_ operation: OwnedOperation) { announcements += 1 }
+  func operationMayHaveBecomeReady(_ operation: OwnedOperation) {}
+  func operationDidBegin() {}
+  func operationDidFinish(_ operation: OwnedOperation) { finishes += 1 }
+  func operation(_ operation: OwnedOperation, didChangePriorityFrom old: Operation.QueuePriority) {}
+  func beginTaskWait(of operation: OwnedOperation) {
+    place.pass()
+    begins += 1
+  }
+
+  func didBeginTaskWait() {}
+  func endTaskWait(of operation: OwnedOperation) async { noteEnd() }
+  func endBlockingTaskWait(of operation: OwnedOperation) { noteEnd() }
+
+  private func noteEnd() {
+    place.pass()
+    ends += 1
+    if ends > begins { endedBeforeItBegan = true }
+  }
+}

@@ -1,0 +1,169 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Who may run beside bodies that wait: limits of one and two, of a queue and of an owner, threads that are shared, and tasks.
+@Suite(.serialized) struct PermitModelTests {
+  private static func explorer(_ name: String) -> ModelExplorer { ModelExplorer("permits: \(name)") }
+
+  /// A body that waits for work of its own queue.
+  private static func addWaiter(for awaited: OwnedOperation, to scene: QueueScene) {
+    scene.queue.async(lifetime: scene.lifetime) {
+      scene.queue.addOperation(awaited)
+      awaited.waitUntilFinished()
+      scene.bodies.runAndStay()
+    }
+  }
+
+  @Test func aBodyWaitsForWorkOfItsOwnSerialQueue() {
+    Self.explorer("a body that waits | async").exploreQueue(preemptions: 1) { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            Self.addWaiter(for: scene.operationThatStays(), to: scene)
+            scene.wait()
+          }
+        ), ("other", { scene.addOneThatStays() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
+  @Test func aBodyWaitsBesideALimitOfTwo() {
+    Self.explorer("a body that waits, limit 2 | async").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+      Self.addWaiter(for: scene.operationThatStays(), to: scene)
+      run.concurrently(("other", { scene.addOneThatStays() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 2)
+    }
+  }
+
+  @Test func theLimitSinksWhileABodyWaits() {
+    Self.explorer("a body that waits, limit 2 | limit 1").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+      Self.addWaiter(for: scene.operationThatStays(), to: scene)
+      run.concurrently(("limit", { scene.queue.maxConcurrentOperationCount = 1 }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2, atOnce: 2)
+    }
+  }
+
+  @Test func aBodyWaitsForWorkOfItsOwnOwner() {
+    Self.explorer("a body that waits, limit 1 per owner | async").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+      scene.queue.maxConcurrentOperationCountPerOwner = 1
+      Self.addWaiter(for: scene.operationThatStays(), to: scene)
+      run.concurrently(("other", { scene.addOneThatStays() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
+  /// The body and the worker that its wait sends for need one thread.
+  @Test func aBodyWaitsOnTheOnlyThread() {
+    let name = "a body that waits on the only thread | start of what it waits for | async"
+    Self.explorer(name).exploreQueue(preemptions: 1, hasOneThread: true) { run, scene in
+      let awaited = scene.operation()
+      scene.queue.isSuspended = true
+      scene.queue.async(lifetime: scene.lifetime) {
+        awaited.waitUntilFinished()
+        scene.bodies.runAndStay()
+      }
+      scene.queue.addOperation(awaited)
+      scene.queue.isSuspended = false
+      run.concurrently(("start", { awaited.start() }), ("other", { scene.addOneThatStays() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
+  // MARK: Tasks
+
+  /// Of an operation in a scheduler, with a wait of its task that others look at.
+  @Test func aWaitOfATaskYieldsOnce() {
+    ModelExplorer("permits: look | look | end").expectNothing(preemptions: 3) { run in
+      let lifetime = OwnerLifetime()
+      let scheduler = ModelScheduler()
+      let operation = ModelTaskOperation(lifetime: lifetime) {}
+      let awaited = OwnedBlockOperation(lifetime: lifetime) {}
+      _ = operation.attach(to: scheduler)
+      // What it waits for is in no scheduler yet: nothing is yielded.
+      let started = OperationTask.$current.withValue(OperationTask(operation)) { OperationTask.beginWait(for: .operation(awaited)) }
+      guard let wait = started else { return run.expect(false, "the task of an operation does not wait") }
+      _ = awaited.attach(to: scheduler)
+      run.concurrently(("one", { wait.look() }), ("two", { wait.look() }), ("end", { wait.endBlocking() }))
+      run.expect(scheduler.begins <= 1, "the permit was yielded \(scheduler.begins) times")
+      run.expect(scheduler.begins == scheduler.ends, "yielded \(scheduler.begins) times, taken back \(scheduler.ends) times")
+      run.expect(!scheduler.endedBeforeItBegan, "taken back before it was yielded")
+      operation.cancel()
+    }
+  }
+
+  @Test func aTaskWaitsForWorkOfItsOwnSerialQueue() {
+    Self.explorer("a task that waits | async").exploreQueue(preemptions: 1) { run, scene in
+      let awaited = scene.operationThatStays()
+      let operation = ModelTaskOperation(lifetime: scene.lifetime) {
+        scene.queue.addOperation(awaited)
+        await awaited.finished()
+        scene.bodies.runAndStay()
+      }
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            scene.wait()
+          }
+        ), ("other", { scene.addOneThatStays() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
+  @Test func twoPartsOfATaskWait() {
+    Self.explorer("a task that waits twice").exploreQueue(preemptions: 1) { run, scene in
+      let (first, second) = (scene.operationThatStays(), scene.operationThatStays())
+      let operation = ModelTaskOperation(lifetime: scene.lifetime) {
+        scene.queue.addOperation(first)
+        scene.queue.addOperation(second)
+        async let wait: Void = first.finished()
+        await second.finished()
+        await wait
+        scene.bodies.runAndStay()
+      }
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            scene.wait()
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
+  @Test func aTaskWaitsForItsQueueWhileTheOwnerEnds() {
+    Self.explorer("a task that waits for its queue | end").exploreQueue(preemptions: 1) { run, scene in
+      let other = OwnerLifetime()
+      let operation = ModelTaskOperation(lifetime: scene.lifetime) {
+        scene.queue.async(lifetime: other) { scene.bodies.runAndStay() }
+        await scene.queue.finished(ownedBy: other)
+        scene.bodies.stay()
+      }
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            scene.wait()
+          }
+        ), ("end", { other.end() }))
+      run.expect(operation.isFinished, "it has not finished")
+    } atEnd: { run, scene in
+      scene.expect(run, runs: scene.bodies.runs, atOnce: 1)
+      run.expect(scene.bodies.runs <= 1, "\(scene.bodies.runs) bodies ran")
+    }
+  }
+}

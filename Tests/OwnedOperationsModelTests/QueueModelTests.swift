@@ -1,0 +1,426 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// A queue: those who add, workers that come, park and leave, owners that end, and those who wait.
+@Suite(.serialized) struct QueueModelTests {
+  private static func explorer(_ name: String, earlyTimeouts: Int = 0, timePasses: Bool = false) -> ModelExplorer {
+    var explorer = ModelExplorer("queue: \(name)")
+    explorer.earlyTimeouts = earlyTimeouts
+    explorer.timePasses = timePasses
+    return explorer
+  }
+
+  @Test func twoAddToAnIdleQueue() {
+    Self.explorer("async | async, wait").exploreQueue { run, scene in
+      run.concurrently(
+        ("one", { scene.add() }),
+        (
+          "two",
+          {
+            scene.add()
+            scene.wait()
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  @Test func aJobIsAddedWhileTheWorkerLeaves() {
+    Self.explorer("async, wait, async, wait").exploreQueue { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            for _ in 0..<3 {
+              scene.add()
+              scene.wait()
+            }
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3)
+    }
+  }
+
+  @Test func aJobIsAddedWhileTheParkedThreadGivesUp() {
+    Self.explorer("async, wait, give up parking, async, wait", earlyTimeouts: 2).exploreQueue(preemptions: 1) { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            for _ in 0..<2 {
+              scene.add()
+              scene.wait()
+            }
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  @Test func aJobAndTheEndOfItsOwner() {
+    Self.explorer("async, wait | end").exploreQueue { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.add()
+            scene.add()
+            scene.wait()
+          }
+        ), ("end", { scene.end() }))
+    } atEnd: { run, scene in
+      // One worker: the start of one job may have been under way.
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) jobs began after the end")
+      let statistics = scene.queue.statistics
+      run.expect(
+        statistics.enqueued == statistics.succeeded + statistics.cancelled,
+        "\(statistics.enqueued) jobs were added, \(statistics.succeeded) ran, \(statistics.cancelled) were cancelled")
+    }
+  }
+
+  @Test func anOperationAndItsCancellation() {
+    Self.explorer("addOperation, wait | cancel").exploreQueue(preemptions: 1) { run, scene in
+      let operation = scene.operation()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            scene.wait()
+          }
+        ), ("cancel", { operation.cancel() }))
+      scene.wait()
+      run.expect(operation.isFinished, "it has not finished")
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.runs <= 1, "it ran \(scene.bodies.runs) times")
+      run.expect(scene.queue.operationCount == 0, "\(scene.queue.operationCount) operations are left")
+    }
+  }
+
+  @Test func aQueueIsSuspendedAndResumed() {
+    Self.explorer("async, wait | suspend, resume").exploreQueue { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.add()
+            scene.wait()
+          }
+        ),
+        (
+          "suspend",
+          {
+            scene.queue.isSuspended = true
+            scene.queue.isSuspended = false
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
+  @Test func ownersAreAwaitedWhileTheirLastWorkFinishes() {
+    Self.explorer("async, wait for the owner | async of another").exploreQueue(preemptions: 1) { run, scene in
+      let other = OwnerLifetime()
+      run.concurrently(
+        (
+          "first",
+          {
+            scene.add()
+            scene.queue.waitUntilFinished(ownedBy: scene.lifetime)
+          }
+        ), ("second", { scene.queue.async(lifetime: other) { scene.bodies.run() } }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  @Test func fairnessAndTheOwnersLimitAreChanged() {
+    Self.explorer("async, async, wait | round robin, limit per owner").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.add()
+            scene.add()
+            scene.wait()
+          }
+        ),
+        (
+          "settings",
+          {
+            scene.queue.ownerFairness = .roundRobin
+            scene.queue.maxConcurrentOperationCountPerOwner = 1
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  // MARK: Barriers
+
+  @Test func aBarrierComesAfterWhatWasBeforeIt() {
+    Self.explorer("async, barrier, async | async").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.add()
+            scene.queue.addBarrierBlock { if scene.bodies.runs < 1 { scene.bodies.startsAfterEnd += 1 } }
+            scene.wait()
+          }
+        ), ("other", { scene.add() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+      run.expect(scene.bodies.startsAfterEnd == 0, "the barrier came first")
+    }
+  }
+
+  @Test func aBarrierOfAnOwnerThatEndsLetsTheOthersGoOn() {
+    Self.explorer("async, addBarrier, async, wait | end").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+      let owner = OwnerLifetime()
+      let barrier = ModelFlag()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.addOneThatStays()
+            scene.queue.addBarrier(lifetime: owner) {
+              run.expect(scene.bodies.runs == 1 && scene.bodies.inside == 0, "the barrier is not alone")
+              barrier.isSet = true
+              scene.bodies.stay()
+              barrier.isSet = false
+            }
+            scene.queue.async(lifetime: scene.lifetime) {
+              run.expect(!barrier.isSet, "it began in the barrier")
+              scene.bodies.run()
+            }
+            scene.wait()
+          }
+        ), ("end", { owner.end() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2, atOnce: 1)
+    }
+  }
+
+  // MARK: Operations that are not ready
+
+  @Test func aDependencyFinishesWhileItsDependentIsAdded() {
+    Self.explorer("add | add what it depends on").exploreQueue(preemptions: 1) { run, scene in
+      let first = scene.operation()
+      let second = OwnedBlockOperation(lifetime: scene.lifetime) { if scene.bodies.runs == 1 { scene.bodies.run() } }
+      second.addDependency(first)
+      run.concurrently(
+        ("first", { scene.queue.addOperation(first) }),
+        (
+          "second",
+          {
+            scene.queue.addOperation(second)
+            second.waitUntilFinished()
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  @Test func aDependencyIsAddedWhileTheWorkerStarts() {
+    Self.explorer("added | depend | finish").exploreQueue(preemptions: 1) { run, scene in
+      let (first, last) = (scene.operation(), scene.operation())
+      scene.queue.addOperation(last)
+      run.concurrently(("depend", { last.addDependency(first) }), ("finish", { first.start() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  @Test func thePriorityIsChangedWhileTheWorkerStarts() {
+    Self.explorer("add, wait | queuePriority").exploreQueue { run, scene in
+      let operation = scene.operation()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            operation.waitUntilFinished()
+          }
+        ), ("priority", { operation.queuePriority = .high }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
+  /// Has a condition of its own.
+  final class Conditional: OwnedOperation, @unchecked Sendable {  // the baton holder's
+    var isOpen = false
+    var runs = 0
+    var whenAsked: (@Sendable () -> Void)?
+    override var isReady: Bool {
+      whenAsked.take()?()
+      return super.isReady && isOpen
+    }
+    override func perform() { runs += 1 }
+
+    func open(tells: Bool = true) {
+      isOpen = true
+      if tells { didChangeValue(forKey: "isReady") }
+    }
+  }
+
+  @Test(arguments: [true, false]) func aConditionComesTrueWhileTheWorkerAsks(tells: Bool) {
+    let name = "add, wait | \(tells ? "announce" : "don't announce") readiness"
+    Self.explorer(name, earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      let operation = Conditional(lifetime: scene.lifetime)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            operation.waitUntilFinished()
+          }
+        ), ("condition", { operation.open(tells: tells) }))
+      run.expect(operation.runs == 1, "it ran \(operation.runs) times")
+    } atEnd: { run, scene in
+      run.expect(scene.queue.operationCount == 0, "\(scene.queue.operationCount) operations are left")
+    }
+  }
+
+  @Test func aDependencyIsAddedWhileTheWorkerAsks() {
+    Self.explorer("depends when asked, not ready | finish", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      let first = scene.operation()
+      let last = Conditional(lifetime: scene.lifetime)
+      last.whenAsked = { last.addDependency(first) }
+      scene.queue.addOperation(last)
+      run.concurrently(("finish", { first.start() }))
+      last.open()
+      last.waitUntilFinished()
+      run.expect(last.runs == 1, "it ran \(last.runs) times")
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
+  /// Of a plain operation nobody hears but by asking it.
+  @Test func aPlainOperationIsCancelledWhileItWaits() {
+    Self.explorer("add, wait | cancel of a plain operation", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) {
+      run, scene in
+      let first = BlockOperation {}
+      let last = BlockOperation { scene.bodies.run() }
+      last.addDependency(first)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(last)
+            scene.wait()
+          }
+        ), ("cancel", { last.cancel() }))
+      run.expect(last.isFinished, "it has not finished")
+      first.start()
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.runs == 0, "it ran, though it was cancelled")
+    }
+  }
+
+  @Test func aPlainDependencyFinishesWhileItsDependentIsAdded() {
+    Self.explorer("add, wait | finish of a plain operation", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      let first = BlockOperation {}
+      let last = BlockOperation { scene.bodies.run() }
+      last.addDependency(first)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(last)
+            scene.wait()
+          }
+        ), ("finish", { first.start() }))
+      run.expect(last.isFinished, "it has not finished")
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
+  // MARK: Delays
+
+  @Test func aDelayedJobAndTheEndOfItsOwner() {
+    Self.explorer("asyncAfter, asyncAfter | end", earlyTimeouts: 2, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      let probe = Holder(ModelFlag())
+      let released = WeakReference(probe.object!)
+      for _ in 0..<2 {
+        scene.queue.asyncAfter(.milliseconds(1), lifetime: scene.lifetime) { [flag = probe.object] in
+          flag?.count += 1
+          scene.bodies.run()
+        }
+      }
+      probe.object = nil
+      run.concurrently(("end", { scene.end() }))
+      LifetimeReaper.waitUntilIdle()
+      scene.wait()
+      // A timer that has taken a body out before the end finds that it is too late, and lets go of it.
+      run.wait("release") { released.object == nil }
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) jobs began after the end")
+    }
+  }
+
+  @Test func aDelayedJobIsAddedWhileTheWorkerLeaves() {
+    Self.explorer("asyncAfter | async, wait", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      scene.queue.asyncAfter(.milliseconds(1), lifetime: scene.lifetime) { scene.bodies.run() }
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.add()
+            scene.wait()
+          }
+        ))
+      Platform.sleep(microseconds: 2000)
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  // MARK: Workers without a record
+
+  /// Its deinit waits for somebody else's job.
+  final class BlockingOwner: OperationOwner, Sendable {
+    let lifetimeToken = OwnerLifetime.Token()
+    let gate = Semaphore()
+    deinit { gate.wait() }
+  }
+
+  /// The worker lets go of the owner of a job that was held back, and blocks. It has no record then; the monitor gives its permit to
+  /// others.
+  @Test func anOwnerBlocksTheWorkerThatLetsGoOfIt() {
+    Self.explorer("resume, wait | last body of an owner whose deinit waits", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      let holder = Holder(BlockingOwner())
+      let gate = holder.object!.gate
+      let hold = OwnerHold.of(holder.object!)
+      guard case .begins(let body) = hold.begin() else { return run.expect(false, "nobody holds the owner") }
+      scene.queue.isSuspended = true
+      scene.queue.async(owner: holder.object!) { _ in }
+      scene.queue.async(lifetime: scene.lifetime) {
+        scene.bodies.run()
+        gate.signal()
+      }
+      holder.object = nil
+      run.concurrently(
+        (
+          "resume",
+          {
+            scene.queue.isSuspended = false
+            scene.wait()
+          }
+        ), ("body", { hold.end(body) }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+}

@@ -1,0 +1,247 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Deinits, `didCancel`, observers and hooks of the user's that wait hold up neither `cancel()` nor the cleaning up for others.
+@Suite struct BackgroundReleaseTests {
+  /// What waits until the test lets it go on.
+  private final class Barrier: Sendable {
+    private let begun = DispatchSemaphore(value: 0)
+    private let opened = DispatchSemaphore(value: 0)
+
+    func pass() {
+      begun.signal()
+      opened.wait()
+      opened.signal()
+    }
+    func isReached(by count: Int) -> Bool { (0..<count).allSatisfy { _ in begun.comes() } }
+    func open() { opened.signal() }
+  }
+
+  private enum Kind: CaseIterable, Sendable {
+    case block, result, asyncResult, ownerBlock
+
+    /// In no queue, or in the queue given.
+    func make(_ lifetime: OwnerLifetime, _ queue: OwnerScopedQueue?, _ captured: Farewell) -> OwnedOperation {
+      let operation: OwnedOperation =
+        switch self {
+        case .block: OwnedBlockOperation(lifetime: lifetime) { captured.mustNotRun() }
+        case .result: OwnedResultOperation<Void>(lifetime: lifetime) { () throws -> Void in captured.mustNotRun() }
+        case .asyncResult: OwnedResultOperation<Void>(lifetime: lifetime) { () async throws -> Void in captured.mustNotRun() }
+        case .ownerBlock: OwnerBlockOperation(Self.object, lifetime) { _ in captured.mustNotRun() }
+        }
+      queue?.addOperation(operation)
+      return operation
+    }
+
+    private static let object = TokenOwner()
+  }
+
+  @Test(arguments: Kind.allCases, [false, true]) private func cancelDoesNotWaitForDeinits(kind: Kind, isQueued: Bool) {
+    let barrier = Barrier()
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let operation = kind.make(.forTests, isQueued ? queue : nil, Farewell { barrier.pass() })
+    #expect(returns { operation.cancel() })
+    #expect(operation.isFinished == isQueued)
+    #expect(barrier.isReached(by: 1))
+    barrier.open()
+    DeferredReleases.waitUntilIdle()
+  }
+
+  /// The captured session ends with its queue, and is captured by work of that queue.
+  @Test func deinitThatWaitsForTheQueueOfTheCancelledWorkReturns() {
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let gone = DispatchSemaphore(value: 0)
+    let operation = OwnedBlockOperation(lifetime: .forTests) { [farewell = teardown(of: queue, gone)] in farewell.mustNotRun() }
+    queue.addOperation(operation)
+    #expect(returns { operation.cancel() })
+    #expect(gone.comes())
+  }
+
+  private func teardown(of queue: OwnerScopedQueue, _ gone: DispatchSemaphore) -> Farewell {
+    Farewell {
+      queue.cancelAllOperations()
+      queue.waitUntilAllOperationsAreFinished()
+      gone.signal()
+    }
+  }
+
+  @Test func noDeinitRunsOnTheThreadThatCancels() {
+    let cancelling = pthread_self()
+    let here = Counter()
+    for _ in 0..<500 {
+      for kind in Kind.allCases {
+        kind.make(.forTests, nil, Farewell { if pthread_equal(pthread_self(), cancelling) != 0 { here.add() } }).cancel()
+      }
+    }
+    DeferredReleases.waitUntilIdle()
+    #expect(here.value == 0)
+  }
+
+  @Test func cleaningUpGoesOnWhileDeinitsOfOtherOwnersBlock() {
+    let barrier = Barrier()
+    let count = 20
+    let lifetime = OwnerLifetime()
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let threads = DispatchQueue(label: "suspended")
+    threads.suspend()
+    var operations: [OwnedOperation] = []
+    for _ in 0..<count {
+      operations.append(Kind.block.make(lifetime, queue, Farewell { barrier.pass() }))
+      let (job, block) = (Farewell { barrier.pass() }, Farewell { barrier.pass() })
+      queue.async(lifetime: lifetime) { job.mustNotRun() }
+      threads.async(lifetime: lifetime) { block.mustNotRun() }
+    }
+    lifetime.end()
+    expectAnotherOwnerIsCleanedUp(on: queue)
+    #expect(barrier.isReached(by: 3))
+    barrier.open()
+    LifetimeReaper.waitUntilIdle()
+    #expect(operations.allSatisfy { $0.isFinished })
+    threads.resume()
+  }
+
+  /// Ends an owner with an operation and a job that wait in a queue, and expects both to be let go of: whoever blocks just now holds up
+  /// nobody.
+  /// - Parameter suspended: a queue in which nothing starts; a new one if there is none at hand.
+  private func expectAnotherOwnerIsCleanedUp(on suspended: OwnerScopedQueue? = nil) {
+    let queue = suspended ?? OwnerScopedQueue()
+    queue.isSuspended = true
+    let lifetime = OwnerLifetime()
+    let gone = DispatchSemaphore(value: 0)
+    _ = Kind.block.make(lifetime, queue, Farewell { gone.signal() })
+    do {
+      let job = Farewell { gone.signal() }
+      queue.async(lifetime: lifetime) { job.mustNotRun() }
+    }
+    lifetime.end()
+    #expect(gone.comes() && gone.comes())
+  }
+
+  private final class Cancellable: OwnedOperation, @unchecked Sendable {
+    private let body: @Sendable () -> Void
+
+    init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
+      self.body = body
+      super.init(lifetime: lifetime)
+    }
+
+    override var isAsynchronous: Bool { true }
+    override func didCancel(_ reason: CancellationReason) { body() }
+  }
+
+  @Test(arguments: [false, true]) func didCancelThatBlocksHoldsUpNoOtherOwner(isExecuting: Bool) {
+    let barrier = Barrier()
+    let count = 80
+    let lifetime = OwnerLifetime()
+    let operations = (0..<count).map { _ in Cancellable(lifetime) { barrier.pass() } }
+    if isExecuting { for operation in operations { operation.start() } } else { for operation in operations { _ = operation.isReady } }
+    lifetime.end()
+    #expect(barrier.isReached(by: count))
+    let cancelled = DispatchSemaphore(value: 0)
+    let other = OwnerLifetime()
+    let last = Cancellable(other) { cancelled.signal() }
+    last.start()
+    other.end()
+    expectAnotherOwnerIsCleanedUp()
+    #expect(cancelled.comes())
+    barrier.open()
+    for operation in operations + [last] { operation.finish() }
+    LifetimeReaper.waitUntilIdle()
+  }
+
+  @Test(arguments: [OperationObservation.Options.new, .prior]) func observerThatBlocksHoldsUpNoOtherOwner(
+    _ options: OperationObservation.Options
+  ) {
+    let barrier = Barrier()
+    let lifetime = OwnerLifetime()
+    let operation = OwnedBlockOperation(lifetime: lifetime) {}
+    let observation = operation.observe(\.isFinished, options: options) { _, _ in barrier.pass() }
+    lifetime.end()
+    #expect(barrier.isReached(by: 1))
+    expectAnotherOwnerIsCleanedUp()
+    barrier.open()
+    LifetimeReaper.waitUntilIdle()
+    #expect(operation.isFinished)
+    withExtendedLifetime(observation) {}
+  }
+
+  @Test func observerThatBlocksInATimeoutHoldsUpNoOtherTimeout() {
+    let barrier = Barrier()
+    let slow = Cancellable(.forTests) {}
+    let observation = slow.observe(\.isCancelled, options: .prior) { _, change in if change.isPrior { barrier.pass() } }
+    slow.timeout = .milliseconds(1)
+    slow.start()
+    #expect(barrier.isReached(by: 1))
+    let cancelled = DispatchSemaphore(value: 0)
+    let other = Cancellable(.forTests) { cancelled.signal() }
+    other.timeout = .milliseconds(1)
+    other.start()
+    #expect(cancelled.comes())
+    barrier.open()
+    slow.waitUntilFinished()
+    withExtendedLifetime(observation) {}
+  }
+
+  /// The lifetime of an object that nobody tells of: whoever asks finds out, and the hooks run in the background.
+  @Test func hookOfALifetimeThatIsFoundDeadMayBlock() {
+    let barrier = Barrier()
+    let registry = DeinitRegistry(mechanism: .weakReference)
+    var object: TokenlessOwner? = TokenlessOwner()
+    let lifetime = OwnerLifetime.of(object!, in: registry)
+    lifetime.onEnd { _ in barrier.pass() }
+    object = nil
+    #expect(!lifetime.isAlive)
+    #expect(barrier.isReached(by: 1))
+    expectAnotherOwnerIsCleanedUp()
+    barrier.open()
+    LifetimeReaper.waitUntilIdle()
+  }
+
+  private final class TokenlessOwner: Sendable {}
+
+  /// The reaper may be the last to let go of an operation, and so of what its subclass stores.
+  @Test func theReaperDoesNotWaitForTheDeinitsOfOperations() {
+    final class Storing: OwnedOperation, @unchecked Sendable {
+      let stored: Farewell
+      init(_ lifetime: OwnerLifetime, _ stored: Farewell) {
+        self.stored = stored
+        super.init(lifetime: lifetime)
+      }
+    }
+    let (barrier, told) = (Barrier(), Barrier())
+    let lifetime = OwnerLifetime()
+    let member = Told(lifetime) { told.pass() }
+    #expect(lifetime.join(member))
+    // The reaper has both, and is held up at the first until the test has let go of the second.
+    var operation: Storing? = Storing(lifetime, Farewell { barrier.pass() })
+    lifetime.end()
+    #expect(told.isReached(by: 1))
+    operation = nil
+    told.open()
+    #expect(barrier.isReached(by: 1))
+    _ = operation
+    expectAnotherOwnerIsCleanedUp()
+    barrier.open()
+    LifetimeReaper.waitUntilIdle()
+  }
+
+  private final class Told: LifetimeMember {
+    static let memberKind: MemberKind = MemberKindOf<Told>()
+    nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
+    private let lifetime: OwnerLifetime
+    private let body: @Sendable () -> Void
+
+    init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
+      self.lifetime = lifetime
+      self.body = body
+    }
+
+    deinit { lifetime.leave(self) }
+    func lifetimeDidEnd() { body() }
+  }
+}

@@ -1,0 +1,384 @@
+import Foundation
+import Synchronization
+import Testing
+
+@testable import OwnedOperations
+
+private final class Host: OperationOwner, Sendable {
+  let lifetimeToken: OwnerLifetime.Token
+  let farewell: @Sendable () -> Void
+  init(_ token: OwnerLifetime.Token = OwnerLifetime.Token(), _ farewell: @escaping @Sendable () -> Void = {}) {
+    lifetimeToken = token
+    self.farewell = farewell
+  }
+  deinit { farewell() }
+}
+
+private final class Box: Sendable {
+  let lock = Lock()
+  nonisolated(unsafe) var kept: Host?  // guarded by `lock`, but for looks of the test's own
+  func keep(_ host: Host) { lock.withLock { kept = host } }
+
+  static func holding(_ host: Host) -> Box {
+    let box = Box()
+    box.keep(host)
+    return box
+  }
+
+  func drop() {
+    var former: Host?
+    lock.withLock { swap(&former, &kept) }
+  }
+}
+
+private final class Flag: Sendable {
+  let value = Atomic<Bool>(false)
+  func set() { value.store(true, ordering: .releasing) }
+  var isSet: Bool { value.load(ordering: .acquiring) }
+  func spin() { while !isSet {} }
+}
+
+private final class Tally: Sendable {
+  let value = Atomic<Int>(0)
+  func add() { value.wrappingAdd(1, ordering: .relaxed) }
+  var count: Int { value.load(ordering: .relaxed) }
+}
+
+extension DispatchSemaphore {
+  fileprivate func soon() -> Bool { wait(timeout: .now() + 30) == .success }
+}
+
+private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished() }
+
+/// Schedules in which work is held back because only bodies hold its owner, and in which code of the user's that is no body blocks.
+@Suite(.serialized) struct HeldBackWorkScheduleTests {
+  @Test(arguments: [true, false], [true, false]) func aBodyMayWaitForAnOperationOfItsOwner(inDispatchQueue: Bool, addsFirst: Bool) {
+    let queue = OwnerScopedQueue()
+    let gate = Gate()
+    let done = DispatchSemaphore(value: 0)
+    do {
+      let host = Host()
+      let body: @Sendable (Host) -> Void = { host in
+        let early = addsFirst ? queue.addOperation(owner: host) { _ in } : nil
+        gate.pass()
+        let next = early ?? queue.addOperation(owner: host) { _ in }
+        next.waitUntilFinished()
+        done.signal()
+      }
+      if inDispatchQueue { DispatchQueue.global().async(owner: host, execute: body) } else { queue.addOperation(owner: host, body) }
+      #expect(gate.hasBegun())
+    }
+    gate.open()
+    #expect(done.soon())
+  }
+
+  /// The owner is one that its lifetime is bound to, from an earlier job, or not yet.
+  @Test(arguments: [true, false], [true, false]) func anAsynchronousBodyMayWaitForAnOperationOfItsOwner(isBound: Bool, blocks: Bool) {
+    let queue = OwnerScopedQueue()
+    let begun = DispatchSemaphore(value: 0)
+    let open = Flag()
+    let done = DispatchSemaphore(value: 0)
+    let box = Box.holding(Host())
+    if isBound { runOnce(box.kept!, on: queue) }
+    Task {
+      try? await queue.run(weakTarget(box)) { host in
+        begun.signal()
+        while !open.isSet { await Task.yield() }
+        let operation = queue.addOperation(owner: host) { _ in }
+        if blocks { blockOn(operation) } else { await operation.finished() }
+        done.signal()
+      }
+    }
+    #expect(begun.soon())
+    box.drop()
+    open.set()
+    #expect(done.soon())
+  }
+
+  /// Binds the owner's lifetime to it.
+  private func runOnce(_ host: Host, on queue: OwnerScopedQueue) {
+    let once = DispatchSemaphore(value: 0)
+    queue.async(owner: host) { _ in once.signal() }
+    #expect(once.soon())
+  }
+
+  @Test func aBodyMayWaitForWorkBehindABarrierBehindHeldBackWork() {
+    let first = OwnerScopedQueue()
+    let second = OwnerScopedQueue()
+    let gate = Gate()
+    let done = DispatchSemaphore(value: 0)
+    let other = OwnerLifetime()
+    second.isSuspended = true
+    let box = Box.holding(Host())
+    second.async(owner: box.kept!) { _ in }
+    second.addBarrierBlock {}
+    let last = second.addOperation(lifetime: other) {}
+    first.async(owner: box.kept!) { _ in
+      gate.pass()
+      last.waitUntilFinished()
+      done.signal()
+    }
+    #expect(gate.hasBegun())
+    box.drop()
+    second.isSuspended = false
+    gate.open()
+    #expect(done.soon())
+  }
+
+  private final class EndsMeanwhile: OwnedOperation, @unchecked Sendable {
+    let object = Host()
+    override var holdsOwner: Bool { true }
+    override func beginForOwner() -> OwnerHold? {
+      lifetime.end()
+      LifetimeReaper.waitUntilIdle()
+      return OwnerHold.of(object)
+    }
+  }
+
+  @Test func anOperationThatIsHeldBackWhenItsOwnerEndsIsCountedOnce() {
+    let queue = OwnerScopedQueue()
+    let lifetime = OwnerLifetime()
+    let operation = EndsMeanwhile(lifetime: lifetime)
+    queue.addOperation(operation)
+    operation.waitUntilFinished()
+    let done = DispatchSemaphore(value: 0)
+    Thread.detachNewThread {
+      queue.waitUntilAllOperationsAreFinished()
+      done.signal()
+    }
+    #expect(done.soon())
+    #expect(queue.core.note { state in state.unfinished } == 0)
+    #expect(queue.statistics.cancelled == 1)
+    #expect(queue.statistics.skippedForEndedOwners <= 1)
+  }
+
+  @Test func theDeinitOfAnOwnerDoesNotRunWithAnotherRecordInHand() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let gate = Gate()
+    let other = OwnerLifetime()
+    let began = DispatchSemaphore(value: 0)
+    let release = DispatchSemaphore(value: 0)
+    let box = Box()
+    box.keep(
+      Host(OwnerLifetime.Token()) {
+        began.signal()
+        release.wait()
+      })
+    queue.async(lifetime: other) { gate.pass() }
+    #expect(gate.hasBegun())
+    for _ in 0..<400 { queue.async(lifetime: other) {} }
+    do {
+      let host = box.kept!
+      for _ in 0..<32 {
+        queue.async(owner: host) { _ in box.drop() }
+        queue.async(lifetime: host.lifetime) {}
+      }
+    }
+    let third = OwnerLifetime()
+    let ran = DispatchSemaphore(value: 0)
+    queue.async(lifetime: third) { ran.signal() }
+    gate.open()
+    #expect(began.soon())
+    #expect(ran.soon())
+    release.signal()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test(arguments: [false, true]) func aTaskThatOutlivesItsBodyIsNotCountedOutAgain(isControl: Bool) {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
+    let box = Box.holding(Host())
+    let lifetime = box.kept!.lifetime
+    queue.async(owner: box.kept!) { _ in }
+    let gates = [Gate(), Gate()]
+    // Keeps `finished` waiting.
+    queue.async(owner: box.kept!) { _ in gates[0].pass() }
+    #expect(gates[0].hasBegun())
+    let over = DispatchSemaphore(value: 0)
+    Task {
+      try? await queue.run(weakTarget(box)) { _ in
+        if isControl {
+          Task.detached { await queue.finished(ownedBy: lifetime) }
+        } else {
+          Task { await queue.finished(ownedBy: lifetime) }
+        }
+      }
+      over.signal()
+    }
+    #expect(over.soon())
+    while queue.core.note({ state in state.waits.count }) == 0 { usleep(1000) }
+    queue.async(owner: box.kept!) { _ in gates[1].pass() }
+    #expect(gates[1].hasBegun())
+    let counter = Tally()
+    for _ in 0..<20 { queue.async(owner: box.kept!) { _ in counter.add() } }
+    box.drop()
+    gates[0].open()
+    usleep(100_000)
+    #expect(counter.count == 0)
+    gates[1].open()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func blocksThatWereHeldBackStayInOrder() {
+    let serial = DispatchQueue(label: "serial")
+    let (body, head, middle) = (Gate(), Gate(), Gate())
+    let (handed, done) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let order = Journal<Int>()
+    let (box, keeper) = (Box(), Box())
+    box.keep(Host())
+    let hasHanded = Gate()
+    DispatchQueue.global().async(owner: box.kept!) { host in
+      body.pass()
+      keeper.keep(host)
+      handed.signal()
+      hasHanded.pass()
+    }
+    #expect(body.hasBegun())
+    serial.async { head.pass() }
+    serial.async(owner: box.kept!) { _ in
+      order.write(1)
+      done.signal()
+    }
+    serial.async { middle.pass() }
+    serial.async(owner: box.kept!) { _ in
+      order.write(2)
+      done.signal()
+    }
+    box.drop()
+    #expect(head.hasBegun())
+    head.open()
+    #expect(middle.hasBegun())
+    body.open()
+    #expect(handed.soon())
+    middle.open()
+    #expect(done.soon())
+    #expect(done.soon())
+    #expect(order.entries == [1, 2])
+    hasHanded.open()
+  }
+
+  @Test func heldBackWorkOfOneObjectDoesNotBlockAWaitForAnotherWithTheSameToken() {
+    let queue = OwnerScopedQueue()
+    let token = OwnerLifetime.Token()
+    let alive = Host(token)
+    runOnce(alive, on: queue)
+    let gate = Gate()
+    let done = DispatchSemaphore(value: 0)
+    let box = Box.holding(Host(token))
+    queue.async(owner: box.kept!) { _ in
+      gate.pass()
+      queue.addOperation(owner: alive) { _ in }.waitUntilFinished()
+      done.signal()
+    }
+    #expect(gate.hasBegun())
+    let weakly = Weakly<Host>()
+    weakly.object = box.kept
+    queue.isSuspended = true
+    queue.async(owner: box.kept!) { _ in }
+    box.drop()
+    queue.isSuspended = false
+    var looks = 0
+    while looks < 5000, !queue.core.note({ state in state.stages[0].existingSlot(for: token.lifetime)?.isHeldBack ?? false }) {
+      looks += 1
+      usleep(1000)
+    }
+    gate.open()
+    #expect(done.soon())
+    withExtendedLifetime(alive) {}
+  }
+
+  /// The wait begins before the operation that it waits for waits for the owner's work.
+  @Test func aBodyMayWaitForWorkThatComesToWaitForItsOwner() {
+    let (queue, other) = (OwnerScopedQueue(), OwnerScopedQueue())
+    let (gate, inner) = (Gate(), Gate())
+    let done = DispatchSemaphore(value: 0)
+    do {
+      let host = Host()
+      queue.async(owner: host) { host in
+        gate.pass()
+        let mine = queue.addOperation(owner: host) { _ in }
+        let theirs = other.addOperation(lifetime: .process) {
+          inner.pass()
+          mine.waitUntilFinished()
+        }
+        theirs.waitUntilFinished()
+        done.signal()
+      }
+      #expect(gate.hasBegun())
+    }
+    gate.open()
+    #expect(inner.hasBegun())
+    inner.open()
+    #expect(done.soon())
+  }
+
+  private final class Cache: Sendable {
+    static let shared = Cache()
+  }
+
+  /// The compiler may lay it out statically, and its references are not counted then.
+  @Test func anOwnerThatLivesForEverHasAsManyBodiesAsTheLimitAllows() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 8)
+    let gates = (0..<8).map { _ in Gate() }
+    for gate in gates { queue.async(owner: Cache.shared) { _ in gate.pass() } }
+    for gate in gates { #expect(gate.hasBegun()) }
+    for gate in gates { gate.open() }
+    #expect(queue.becomesIdle())
+  }
+
+  private func expectNextRuns(_ queue: OwnerScopedQueue, _ inUsersCode: DispatchSemaphore, _ release: DispatchSemaphore) {
+    #expect(inUsersCode.soon())
+    let ran = DispatchSemaphore(value: 0)
+    queue.addOperation { ran.signal() }
+    #expect(ran.soon())
+    release.signal()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test(arguments: ["job", "operation", "node"]) func theDeinitAfterTheLastBodyHoldsNoPermit(form: String) throws {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let (inDeinit, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let gate = Gate()
+    let graph = OperationGraph(lifetime: OwnerLifetime())
+    do {
+      let host = Host(OwnerLifetime.Token()) {
+        inDeinit.signal()
+        release.wait()
+      }
+      switch form {
+      case "job": queue.async(owner: host) { _ in gate.pass() }
+      case "operation": queue.addOperation(owner: host) { _ in gate.pass() }
+      default:
+        graph.node(owner: host) { _ in gate.pass() }
+        try graph.run(on: queue)
+      }
+      #expect(gate.hasBegun())
+    }
+    gate.open()
+    expectNextRuns(queue, inDeinit, release)
+  }
+
+  @Test func anObserverHoldsNoPermit() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let (inObserver, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let operation = OwnedBlockOperation(lifetime: OwnerLifetime.process) {}
+    let observation = operation.observe(\.state) { operation, _ in
+      guard operation.state == .finished else { return }
+      inObserver.signal()
+      release.wait()
+    }
+    queue.addOperation(operation)
+    expectNextRuns(queue, inObserver, release)
+    withExtendedLifetime(observation) {}
+  }
+}
+
+extension OwnerScopedQueue {
+  /// Runs for what the box has, without another reference for the time of the body.
+  fileprivate func run(_ owner: sending () -> Host, _ body: @escaping @Sendable (Host) async throws -> Void) async throws {
+    let lifetime = OwnerLifetime.of(owner())
+    _ = lifetime
+    try await run(owner: owner(), body)
+  }
+}
+
+private func weakTarget(_ box: Box) -> () -> Host { { box.lock.withLock { box.kept! } } }

@@ -1,0 +1,90 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// The task of an asynchronous operation may wait long for a thread; `finished()`.
+@Suite(.serialized) struct OperationLateStartTests {
+  private final class Recording: OwnedAsyncOperation, @unchecked Sendable {
+    let runs = Counter()
+    override func run() async throws { runs.add() }
+  }
+
+  /// Every thread that tasks run on is blocked from before the start until after the end.
+  @Test(arguments: [true, false]) func bodiesOfAsynchronousOperationsDoNotBeginAfterTheEnd(isEnd: Bool) async {
+    await onThreadOfItsOwn {
+      let (blocked, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+      let width = ProcessInfo.processInfo.activeProcessorCount
+      for _ in 0..<width {
+        Task.detached { Self.block(blocked, release) }
+      }
+      for _ in 0..<width { #expect(blocked.comes()) }
+      let lifetime = OwnerLifetime()
+      let operation = Recording(lifetime: lifetime)
+      let (runs, gone) = (Counter(), DispatchSemaphore(value: 0))
+      let result = OwnedResultOperation(lifetime: lifetime) { [farewell = Farewell { gone.signal() }] () async throws -> Int in
+        withExtendedLifetime(farewell) { runs.add() }
+        return 1
+      }
+      operation.start()
+      result.start()
+      #expect(operation.isExecuting && result.isExecuting)
+      if isEnd {
+        lifetime.end()
+      } else {
+        operation.cancel()
+        result.cancel()
+      }
+      for _ in 0..<width { release.signal() }
+      #expect(returns { operation.waitUntilFinished() } && returns { result.waitUntilFinished() })
+      #expect(operation.runs.value == 0 && runs.value == 0)
+      #expect(operation.outcome?.reason == (isEnd ? .ownerEnded(lifetime.id) : .requested))
+      #expect(result.output == nil && result.outcome?.kind == "cancelled")
+      #expect(gone.comes())
+    }
+  }
+
+  private static func block(_ blocked: DispatchSemaphore, _ release: DispatchSemaphore) {
+    blocked.signal()
+    release.wait()
+  }
+
+  private func onThreadOfItsOwn(_ body: @escaping @Sendable () -> Void) async {
+    await withCheckedContinuation { continuation in
+      Thread.detachNewThread {
+        body()
+        continuation.resume()
+      }
+    }
+  }
+
+  @Test func finishedReturnsWhenTheOperationHasFinishedHoweverItDid() async {
+    let lifetime = OwnerLifetime()
+    let queue = OwnerScopedQueue()
+    let succeeding = queue.addOperation(lifetime: lifetime) {}
+    await succeeding.finished()
+    #expect(succeeding.isFinished)
+    await succeeding.finished()
+    queue.isSuspended = true
+    let (cancelled, ended) = (queue.addOperation(lifetime: lifetime) {}, queue.addOperation(lifetime: lifetime) {})
+    async let first: Void = cancelled.finished()
+    async let second: Void = ended.finished()
+    cancelled.cancel()
+    await first
+    lifetime.end()
+    await second
+    #expect(cancelled.isFinished && ended.isFinished)
+  }
+
+  @Test(arguments: [true, false]) func cancellingTheTaskThatWaitsOnlyStopsTheWait(isEarly: Bool) async {
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    let waiting = Task { await operation.finished() }
+    if !isEarly { while operation.lock.withLock({ operation.extras?.waiters.isEmpty ?? true }) { await Task.yield() } }
+    waiting.cancel()
+    await waiting.value
+    #expect(!operation.isFinished && !operation.isCancelled)
+    operation.start()
+    await operation.finished()
+    #expect(operation.isFinished)
+  }
+}

@@ -1,0 +1,153 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Tasks that belong to an owner.
+@Suite struct OwnerTaskTests {
+  @Test func aTaskReturnsAndThrowsWhatItsBodyDoes() async throws {
+    struct Failure: Error {}
+    let lifetime = OwnerLifetime()
+    let queue = OwnerScopedQueue()
+    for queue in [nil, queue] {
+      #expect(try await lifetime.task(on: queue) { 7 }.value == 7)
+      await #expect(throws: Failure.self) { try await lifetime.task(on: queue) { throw Failure() }.value }
+    }
+    #expect(queue.statistics.enqueued == 2 && lifetime.isAlive)
+  }
+
+  @Test func theOwnersEndCancelsItsTasks() async {
+    let queue = OwnerScopedQueue()
+    for queue in [nil, queue] {
+      let lifetime = OwnerLifetime()
+      let begun = Event()
+      let task = lifetime.task(on: queue) {
+        begun.happen()
+        try await Task.sleep(for: .seconds(600))
+      }
+      await begun.awaited()
+      lifetime.end()
+      await #expect(throws: CancellationError.self) { try await task.value }
+    }
+  }
+
+  @Test func aBodyThatHasNotBegunNeverBegins() async {
+    let lifetime = OwnerLifetime()
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let pending = lifetime.task(on: queue) { Issue.record("has begun") }
+    lifetime.end()
+    await #expect(throws: CancellationError.self) { try await pending.value }
+    for queue in [nil, queue] {
+      let late = lifetime.task(on: queue) { Issue.record("has begun") }
+      await #expect(throws: CancellationError.self) { try await late.value }
+    }
+    queue.isSuspended = false
+  }
+
+  @Test func aTaskTakesOnePermitForItsLife() async throws {
+    let lifetime = OwnerLifetime()
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let (begun, mayEnd) = (Event(), Event())
+    let journal = Journal<String>()
+    let task = lifetime.task(on: queue) {
+      begun.happen()
+      await mayEnd.awaited()
+      journal.write("task")
+    }
+    await begun.awaited()
+    queue.async(lifetime: lifetime) { journal.write("job") }
+    mayEnd.happen()
+    try await task.value
+    await queue.finished()
+    #expect(journal.entries == ["task", "job"])
+  }
+
+  @Test func aCancelledTaskComesToItsEndThoughTheQueueIsSuspended() async {
+    let lifetime = OwnerLifetime()
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let begun = Event()
+    let steps = Counter()
+    let task = lifetime.task(on: queue) {
+      begun.happen()
+      try? await Task.sleep(for: .seconds(600))
+      for _ in 0..<10 {
+        await Task.yield()
+        steps.add()
+      }
+    }
+    await begun.awaited()
+    queue.isSuspended = true
+    lifetime.end()
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(steps.value == 10)
+    queue.isSuspended = false
+  }
+
+  @Test func aTaskIsReleasedWithWhatItCaptured() async throws {
+    let lifetime = OwnerLifetime()
+    weak var captured: TokenOwner?
+    do {
+      let object = TokenOwner()
+      captured = object
+      _ = try await lifetime.task { withExtendedLifetime(object) { 1 } }.value
+    }
+    let gone = Weakly<TokenOwner>()
+    gone.object = captured
+    #expect(await Task.detached { goesLater(gone) }.value)
+    #expect(lifetime.memberCapacity <= 64)
+  }
+
+  // MARK: Scopes
+
+  @Test func aScopeEndsItsLifetimeWhicheverWayItIsLeft() async {
+    struct Failure: Error, Equatable {}
+    let lifetime = await withOwnerLifetime(name: "scope") { lifetime in
+      #expect(lifetime.isAlive && lifetime.name == "scope")
+      return lifetime
+    }
+    #expect(!lifetime.isAlive)
+    let seen = Mutexed<OwnerLifetime?>(nil)
+    do throws(Failure) {
+      try await withOwnerLifetime { lifetime async throws(Failure) in
+        seen.value = lifetime
+        throw Failure()
+      }
+      Issue.record("no error")
+    } catch {
+      #expect(error == Failure())
+    }
+    #expect(seen.value?.isAlive == false)
+  }
+
+  @Test func aScopeEndsWhenItsTaskIsCancelledOrItsParentEnds() async {
+    let begun = Event()
+    let task = Task {
+      await withOwnerLifetime { lifetime in
+        let ended = Event()
+        lifetime.onEnd { _ in ended.happen() }
+        begun.happen()
+        await ended.awaited()
+      }
+    }
+    await begun.awaited()
+    task.cancel()
+    await task.value
+    let parent = OwnerLifetime()
+    await withOwnerLifetime(parent: parent) { lifetime in
+      parent.end()
+      #expect(!lifetime.isAlive)
+    }
+  }
+
+  @Test @MainActor func aScopeRunsWhereItsCallerDoes() async {
+    var count = 0
+    await withOwnerLifetime { _ in
+      MainActor.assertIsolated()
+      count += 1
+    }
+    #expect(count == 1)
+  }
+}
+
+private func goesLater(_ reference: Weakly<TokenOwner>) -> Bool { eventually { reference.object == nil } }

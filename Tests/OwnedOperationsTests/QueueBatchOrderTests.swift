@@ -1,0 +1,40 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+@Suite struct QueueBatchOrderTests {
+  /// Two workers have taken jobs in advance. When a setter takes them back, the oldest come first again, whoever of the two has which place
+  /// among the workers.
+  @Test(arguments: [false, true]) func whatIsTakenBackFromSeveralWorkersIsInItsOldOrder(isReversed: Bool) {
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let order = Journal<Int>()
+    let lifetime = OwnerLifetime()
+    for number in 0..<6 { queue.async(lifetime: lifetime) { order.write(number) } }
+    queue.core.note { state in
+      let make = state.workerMake
+      var workers = (0..<2).map { _ in
+        state.workers.activate {
+          Worker(queue: queue, underlyingQueue: nil, name: "", qualityOfService: .default, make: make)
+        }
+      }
+      if isReversed { workers.reverse() }
+      for worker in workers {
+        let level = state.stages[0].take(3, into: worker.batch, pool: &state.pool, ownerLimit: .max)
+        worker.batch.publish(level: level ?? 0)
+        worker.serial = state.nextSerial()
+        #expect(worker.batch.count == 3)
+      }
+      state.takeBatchesBack()
+      for worker in workers {
+        state.settleBatch(of: worker)
+        state.leave(worker)
+      }
+    }
+    queue.maxConcurrentOperationCount = 1
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(order.entries == Array(0..<6))
+  }
+}

@@ -1,0 +1,202 @@
+import Foundation
+import Synchronization
+import Testing
+
+@testable import OwnedOperations
+
+/// What a worker's record counts as when its body ends, or something else does that the body ends.
+@Suite struct QueueBodyEndTests {
+  private let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+
+  // MARK: Runs that end inside of other bodies
+
+  @Test func aJobThatCancelsARunIsCounted() {
+    queue.async(lifetime: .forTests) { [queue] in
+      let graph = OperationGraph(lifetime: .forTests)
+      _ = graph.node {}
+      (try? graph.run(on: queue))?.cancel()
+    }
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.succeeded == 1)
+  }
+
+  @Test func aBarrierThatCancelsARunIsCounted() {
+    let gate = Gate()
+    queue.addBarrierBlock { [queue] in
+      let graph = OperationGraph(lifetime: .forTests)
+      _ = graph.node {}
+      (try? graph.run(on: queue))?.cancel()
+      gate.pass()
+    }
+    #expect(gate.hasBegun())
+    for _ in 0..<3 { queue.lookAtWorkers() }
+    #expect(queue.core.read { $0.yielded } == 0)
+    gate.open()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func aJobThatRunsAnEmptyGraphIsCounted() {
+    queue.async(lifetime: .forTests) { _ = try? OperationGraph(lifetime: .forTests).run(on: OwnerScopedQueue()) }
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.succeeded == 1)
+  }
+
+  @Test func aNodeThatRunsAnotherGraphKeepsItsPermit() throws {
+    let gate = Gate()
+    let graph = OperationGraph(lifetime: .forTests)
+    _ = graph.node { [queue] in
+      _ = try OperationGraph(lifetime: .forTests).run(on: queue)
+      gate.pass()
+    }
+    let run = try graph.run(on: queue)
+    #expect(gate.hasBegun())
+    for _ in 0..<3 { queue.lookAtWorkers() }
+    #expect(queue.core.read { $0.yielded } == 0)
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(run.nodeCounts.succeeded == 1)
+  }
+
+  @Test func aBlockedJobThatHasRunAnEmptyGraphKeepsItsPermit() {
+    let gate = Gate()
+    queue.async(lifetime: .forTests) { [queue] in
+      _ = try? OperationGraph(lifetime: .forTests).run(on: queue)
+      gate.pass()
+    }
+    #expect(gate.hasBegun())
+    for _ in 0..<3 { queue.lookAtWorkers() }
+    #expect(queue.core.read { $0.yielded } == 0)
+    gate.open()
+    #expect(queue.becomesIdle())
+  }
+
+  // MARK: Operations that are finished from elsewhere, while the worker is still in their `perform`
+
+  private final class ByHand: OwnedOperation, @unchecked Sendable {  // a constant
+    private let body: @Sendable () -> Void
+
+    init(_ body: @escaping @Sendable () -> Void) {
+      self.body = body
+      super.init(lifetime: .forTests)
+    }
+
+    override var isAsynchronous: Bool { true }
+    override func perform() throws { body() }
+  }
+
+  @Test func anOperationThatWasFinishedFromElsewhereHoldsNoPermit() {
+    let gate = Gate()
+    let operation = ByHand { gate.pass() }
+    queue.addOperation(operation)
+    #expect(gate.hasBegun())
+    operation.finish()
+    let next = Event()
+    queue.async(lifetime: .forTests) { next.happen() }
+    #expect(next.happens())
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
+  }
+
+  @Test func anOperationThatWasFinishedFromElsewhereAndWaitsHoldsNoPermit() {
+    let late = OwnedBlockOperation(lifetime: .forTests) {}
+    let operation = ByHand { late.waitUntilFinished() }
+    queue.addOperation(operation)
+    #expect(eventually { late.lock.withLock { late.extras?.waiters.isEmpty == false } })
+    operation.finish()
+    queue.addOperation(late)
+    #expect(eventually { late.isFinished })
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
+  }
+
+  @Test func theWaitOfAnOperationThatWasFinishedFromElsewhereStandsForNothing() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
+    let gate = Gate()
+    queue.async(lifetime: .forTests) { gate.pass() }
+    #expect(gate.hasBegun())
+    let isOver = Event()
+    let operation = ByHand {
+      queue.waitUntilAllOperationsAreFinished()
+      isOver.happen()
+    }
+    queue.addOperation(operation)
+    #expect(eventually { queue.core.read { $0.waits.count == 1 && $0.waiting == 1 } })
+    operation.finish()
+    #expect(queue.core.read { $0.waits.count } == 1)
+    gate.open()
+    #expect(isOver.happens())
+    #expect(queue.becomesIdle())
+  }
+
+  // MARK: Workers outside of bodies
+
+  /// Steps of a task that may be held up where they are handed over: code of the user's that the queue calls when a wait is over.
+  private final class SlowExecutor: TaskExecutor {
+    let gate = Gate()
+    let isArmed = Atomic<Bool>(false)
+
+    func enqueue(_ job: consuming ExecutorJob) {
+      if isArmed.exchange(false, ordering: .acquiringAndReleasing) { gate.pass() }
+      let job = UnownedJob(job)
+      let executor = asUnownedTaskExecutor()
+      DispatchQueue.global().async { job.runSynchronously(on: executor) }
+    }
+  }
+
+  @Test func aWorkerThatBlocksBetweenTwoLooksForWorkTakesItsPermitBack() {
+    let owner = OwnerLifetime()
+    let job = Gate()
+    let executor = SlowExecutor()
+    queue.async(lifetime: owner) { job.pass() }
+    #expect(job.hasBegun())
+    Task(executorPreference: executor) { [queue] in await queue.finished(ownedBy: owner) }
+    #expect(eventually { queue.core.read { $0.waits.count == 1 } })
+    owner.end()
+    #expect(eventually { queue.core.read { $0.stages[0].existingSlot(for: owner)?.hasEnded ?? false } })
+    executor.isArmed.store(true, ordering: .releasing)
+    job.open()
+    // The worker wakes the task, and is held up there.
+    #expect(executor.gate.hasBegun())
+    for _ in 0..<3 { queue.lookAtWorkers() }
+    #expect(queue.core.read { $0.yielded } == 1)
+    executor.gate.open()
+    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 } })
+    #expect(queue.core.read { $0.yielded } == 0)
+  }
+
+  /// A worker has put back the job that was handed to it, because only a body of its owner held the owner. That body has ended meanwhile,
+  /// so the worker runs the owner's deinit, which waits for work of the queue.
+  @Test func theDeinitOfAnOwnerWhoseHandedJobWasHeldBackMayWaitForTheQueue() {
+    let underlying = DispatchQueue(label: "underlying", attributes: .concurrent)
+    let (queue, other) = (OwnerScopedQueue(underlyingQueue: underlying), OwnerScopedQueue())
+    let isOver = Event()
+    let (gate, hasHandedOn) = (Gate(), Gate())
+    do {
+      let owner = Farewell {
+        let operation = OwnedBlockOperation(lifetime: .forTests) {}
+        queue.addOperation(operation)
+        operation.waitUntilFinished()
+        isOver.happen()
+      }
+      other.async(owner: owner) { owner in
+        gate.pass()
+        queue.async(owner: owner) { _ in }
+        hasHandedOn.pass()
+      }
+      #expect(gate.hasBegun())
+    }
+    underlying.suspend()
+    gate.open()
+    #expect(hasHandedOn.hasBegun())
+    queue.core.note { _ in
+      underlying.resume()
+      // The worker finds that it can't begin the job, and comes to the lock to put it back.
+      #expect(eventually { queue.core.isAwaited })
+      hasHandedOn.open()
+      #expect(other.becomesIdle())
+    }
+    #expect(isOver.happens())
+    #expect(queue.becomesIdle())
+  }
+}

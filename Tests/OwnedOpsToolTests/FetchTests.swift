@@ -1,0 +1,214 @@
+import Foundation
+import Testing
+
+@testable import OwnedOpsTool
+
+/// `ownedops fetch` against a server.
+@Suite(.enabled(if: FetchServer.isThere), .timeLimit(.minutes(2)))
+struct FetchTests {
+  private let server = FetchServer.shared!
+  private let alphabetDigest = "71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73"
+
+  private func url(_ name: String, _ query: String = "") -> String { "\(server.base)/\(name)\(query.isEmpty ? "" : "?" + query)" }
+
+  private func fetch(_ arguments: [String], in directory: TemporaryDirectory, input: String? = nil) async throws -> ToolBinary.Outcome {
+    try await ToolBinary.run(["fetch"] + arguments, in: directory, input: input)
+  }
+
+  private func tell(_ counter: String, of id: String, in directory: TemporaryDirectory) async throws -> Int {
+    _ = try await fetch(["-q", "--overwrite", url("told", "tell=\(counter)&of=\(id)"), "-o", "told"], in: directory)
+    return Int(directory.read("told")) ?? -1
+  }
+
+  private func names(in directory: TemporaryDirectory) throws -> [String] {
+    try FileManager.default.subpathsOfDirectory(atPath: directory.path).sorted()
+  }
+
+  @Test func filesAreNamedByTheirURLsAndTheListAndPutIntoTheDirectory() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let list = """
+      # A comment.
+      \(url("a.txt", "length=26"))
+      \t sha256=\(alphabetDigest.uppercased())
+
+      \(url("x/a.txt", "length=27"))\r
+      \(url("one%20two.txt", "length=28"))
+        out=below/here.txt
+      \(url("", "length=29"))
+      """
+    let outcome = try await fetch(["-i", "-", "-d", "some/where", url("%2e%2e%2Fup", "length=30")], in: directory, input: list)
+    #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome.errors)")
+    #expect(outcome.output.contains("fetched some/where/a.1.txt (27 B"))
+    #expect(outcome.output.contains("5 fetched (140 B in "))
+    let files = try names(in: directory).filter { directory.read($0) != "" }
+    #expect(
+      files == [
+        "some/where/%2e%2e%2Fup", "some/where/a.1.txt", "some/where/a.txt", "some/where/below/here.txt", "some/where/index.html",
+      ])
+    #expect(directory.read("some/where/below/here.txt") == FetchServer.content(28))
+  }
+
+  @Test func whatIsThereAlreadyIsKeptAndCheckedAndReplacedIfAsked() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("a", FetchServer.content(26))
+    try directory.write("b", "mine")
+    let list = "\(url("a", "id=kept"))\n  sha256=\(alphabetDigest)\n\(url("b", "id=kept"))"
+    let kept = try await fetch(["-i", "-"], in: directory, input: list)
+    #expect(kept.status == 0)
+    #expect(kept.output == "0 fetched, 2 there already, 0 failed, 0 cancelled\n")
+    #expect(try await tell("count", of: "kept", in: directory) == 0)
+    let wrong = try await fetch(["-i", "-", "-q"], in: directory, input: list + "\n  checksum=sha-256=\(alphabetDigest)")
+    #expect(wrong.status == 1)
+    #expect(wrong.output.hasPrefix("failed b: \(url("b", "id=kept")): it is there already with the SHA-256 "))
+    #expect(directory.read("b") == "mine")
+    let replaced = try await fetch(["--overwrite", url("b", "length=5")], in: directory)
+    #expect(replaced.status == 0 && directory.read("b") == "abcde")
+  }
+
+  @Test func aFileWithAnotherChecksumIsAFailureAndNotKept() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let outcome = try await fetch(
+      ["-i", "-", "--retries", "0"], in: directory, input: "\(url("a", "length=25"))\n  sha256=\(alphabetDigest)\n")
+    #expect(outcome.status == 1)
+    #expect(outcome.output.contains("failed a: ") && outcome.output.contains("not \(alphabetDigest) as expected"))
+    #expect(!directory.contains("a"))
+  }
+
+  @Test func aDirectoryInTheWayIsAFailure() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("a/b", "")
+    let outcome = try await fetch([url("a"), "--overwrite"], in: directory)
+    #expect(outcome.status == 1 && outcome.output.contains("there is a directory of that name"))
+  }
+
+  @Test func aLongListTakesLittleMemoryAndEndsAtOnce() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let list = (0..<20_000).map { url("f\($0)", "id=long&cuts=9&hang=1") }.joined(separator: "\n")
+    let outcome = try await fetch(["-i", "-", "--budget=1s", "--json"], in: directory, input: list)
+    #expect(outcome.status == 1)
+    let json = try #require(try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any])
+    #expect((json["counts"] as? [String: Int])?["cancelled"] == 20_000)
+    let memory = try #require((json["run"] as? [String: Any])?["peakMemory"] as? Int)
+    #expect(memory < 200_000_000 || Sanitizer.isActive, "\(memory)")
+  }
+
+  @Test func failuresAreToldAndTheRestIsFetched() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let outcome = try await fetch(
+      [url("missing", "status=404"), "http://127.0.0.1:1/refused", url("fine"), url("loop", "loop=1"), "--retries=0"],
+      in: directory)
+    #expect(outcome.status == 1)
+    #expect(outcome.output.contains("failed missing: \(url("missing", "status=404")): the server answered with status 404\n"))
+    #expect(outcome.output.contains("failed refused: http://127.0.0.1:1/refused: can't connect\n"))
+    #expect(outcome.output.contains(": more than ten redirects\n") && outcome.output.contains("1 fetched"))
+    #expect(outcome.output.contains("3 failed, 0 cancelled\n"))
+    #expect(try names(in: directory).filter { directory.read($0) != "" } == ["fine"])
+  }
+
+  @Test func whatIsCutOffGoesOnInTheSameRunAndInTheNext() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let same = try await fetch([url("a", "id=cut-same&cuts=1&length=100000")], in: directory)
+    #expect(same.status == 0)
+    #expect(same.output.contains("fetched a (100.0 kB") && same.output.contains(", resumed)"))
+    #expect(directory.read("a") == FetchServer.content(100_000))
+    let path = url("b", "id=cut-next&cuts=1&length=100000")
+    let first = try await fetch(["--retries", "0", path], in: directory)
+    #expect(first.status == 1)
+    #expect(first.output.contains("; 50.0 kB of it kept\n"), "\(first.output)")
+    #expect(directory.contains("b.part") && !directory.contains("b"))
+    let next = try await fetch([path], in: directory)
+    #expect(next.status == 0 && next.output.contains("resumed"))
+    #expect(directory.read("b") == FetchServer.content(100_000))
+    #expect(!directory.contains("b.part") && !directory.contains("b.part.info"))
+  }
+
+  @Test(arguments: [SIGINT, SIGTERM]) func aSignalEndsTheOwnersAndLeavesPartsToGoOnWith(signal: Int32) async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let words = ["fetch", "-j1", url("a", "id=signal-\(signal)&cuts=1&hang=1&length=100000"), url("never")]
+    let child = try Child([ToolBinary.url.path] + words, in: directory, output: directory.path + "/out", errors: directory.path + "/err")
+    while FetchSession.size(of: directory.path + "/a.part") < 50_000 { try await Task.sleep(for: .milliseconds(10)) }
+    kill(child.identifier, signal)
+    #expect(await child.status() == 128 + signal)
+    #expect(directory.read("out").contains("cancelled a; 50.0 kB of it kept\n"))
+    #expect(
+      directory.read("out").contains(
+        "0 fetched, 0 failed, 2 cancelled\ninterrupted: the owners ended; the same command goes on with 1 part\n"))
+    #expect(!directory.contains("never"))
+    let next = try await ToolBinary.run(words, in: directory)
+    #expect(next.status == 0 && next.output.contains("2 fetched") && next.output.contains("resumed"))
+    #expect(directory.read("a") == FetchServer.content(100_000))
+  }
+
+  @Test func filesAreFetchedInTheOrderOfTheList() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let names = (0..<40).map { "f\($0)" }
+    let outcome = try await fetch(["-j1"] + names.map { url($0) }, in: directory)
+    let fetched = outcome.output.split(separator: "\n").compactMap { line in names.first { line.hasPrefix("fetched \($0) ") } }
+    #expect(fetched == names)
+  }
+
+  @Test func aBudgetThatIsUsedUpEndsTheOwners() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let outcome = try await fetch(
+      ["--budget", "300ms", "--json", "--timeline=t.svg", "--trace=t.json", url("a", "id=budget&cuts=9&hang=1&length=1000")], in: directory)
+    #expect(outcome.status == 1)
+    let json = try #require(try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any])
+    let files = try #require(json["files"] as? [[String: Any]])
+    #expect(files.first?["outcome"] as? String == "cancelled" && files.first?["path"] as? String == "a")
+    #expect((json["run"] as? [String: Any])?["endedBy"] as? String == "the budget of 0.30 s is used up")
+    #expect(directory.read("t.svg").contains("owners ended"))
+    #expect(directory.read("t.json").contains("127.0.0.1"))
+  }
+
+  @Test func aHostHasItsLimit() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let list = (0..<12).map { url("f\($0)", "id=limit&pause=0.05") }.joined(separator: "\n")
+    let outcome = try await fetch(["-i", "-", "--per-host=2", "-q"], in: directory, input: list)
+    #expect(outcome.status == 0 && outcome.output.isEmpty)
+    #expect(try await tell("most", of: "limit", in: directory) <= 2)
+    #expect(try await tell("count", of: "limit", in: directory) == 12)
+    let single = try await fetch(
+      ["-i", "-", "-j", "1", "-q", "--overwrite"], in: directory, input: list.replacingOccurrences(of: "limit", with: "single"))
+    #expect(single.status == 0)
+    #expect(try await tell("most", of: "single", in: directory) == 1)
+  }
+
+  @Test func theServersNameIsTakenIfAskedAndNothingIsReplaced() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("there", "mine")
+    func query(_ header: String) -> String {
+      "disposition=" + (header.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? "")
+    }
+    let outcome = try await fetch(
+      [
+        "--content-disposition", url("1", query("attachment; filename=\"named.txt\"")), url("2", query("attachment; filename=../../evil")),
+        url("3", query("attachment; filename=there")), url("4", query("attachment; filename=.profile")),
+      ], in: directory)
+    #expect(outcome.status == 0)
+    #expect(try names(in: directory) == ["3", "4", "evil", "named.txt", "there"])
+    #expect(directory.read("there") == "mine")
+  }
+
+  @Test func headersAndCredentialsAreSentAndNoPasswordIsShown() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let address = url("h", "headers=1").replacingOccurrences(of: "://", with: "://user:secret@")
+    let outcome = try await fetch(["-H", "X-One: two", address, "--json"], in: directory)
+    #expect(outcome.status == 0 && !outcome.output.contains("secret"))
+    let told = try #require(try JSONSerialization.jsonObject(with: Data(directory.read("h").utf8)) as? [String: String])
+    #expect(told["x-one"] == "two" && told["user-agent"] == "ownedops/\(Tool.version)")
+    #expect(told["authorization"] == "Basic dXNlcjpzZWNyZXQ=")
+  }
+}

@@ -1,0 +1,239 @@
+import Foundation
+import OwnedOperations
+import Testing
+
+@testable import OwnedRequests
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+@Suite(.enabled(if: LoopbackServer.isThere), .serialized) struct ClientFaultTests {
+  private let server = LoopbackServer.shared!
+  private let lifetime = OwnerLifetime()
+
+  private func error(_ request: Request, client: RequestClient? = nil) async -> RequestError? {
+    let client = client ?? server.client()
+    return await failure { _ = try await client.response(to: request, lifetime: lifetime, decoding: .data) }
+  }
+
+  // MARK: Connections
+
+  @Test func aRefusedConnectionIsATransportError() async throws {
+    guard case .transport(let error) = await error(Request(.get, "http://127.0.0.1:1/")) else {
+      Issue.record("no transport error")
+      return
+    }
+    #expect(error.code == .cannotConnectToHost)
+  }
+
+  @Test(arguments: [
+    "cut?in=body", "cut?in=chunk", "cut?in=nothing", "reset?in=head", "reset?in=body", "bytes?id=lie&length=100&lie=50&cuts=1&after=100",
+  ])
+  func anAnswerThatIsCutOffIsATransportError(path: String) async throws {
+    guard case .transport = await error(Request(.get, path)) else {
+      Issue.record("\(path): no transport error")
+      return
+    }
+  }
+
+  @Test(arguments: [
+    "not http at all\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc",
+    "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
+  ])
+  func nonsenseIsAnErrorAndNoCrash(answer: String) async throws {
+    let bytes = Data(answer.utf8).base64EncodedString()
+    #expect(await error(Request(.get, "raw", parameters: .form(["bytes": .string(bytes)]))) != nil)
+  }
+
+  @Test func interimAnswersAreSkipped() async throws {
+    let answer = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
+    let request = Request(.get, "raw", parameters: .form(["bytes": .string(Data(answer.utf8).base64EncodedString())]))
+    let response = try await server.client().response(to: request, lifetime: lifetime, decoding: .string)
+    #expect(response.status == 200 && response.value == "abc")
+  }
+
+  @Test func compressedBodiesAreUnpacked() async throws {
+    let operation = server.client().send(Request(.get, "gzip"), lifetime: lifetime, decoding: .string) { _ in }
+    #expect(try await operation.value.value == String(repeating: "a", count: 100_000))
+  }
+
+  @Test func endlessHeadersComeToAnEnd() async throws {
+    var request = Request(.get, "endless")
+    request.timeout = .seconds(20)
+    #expect(await error(request) != nil)
+  }
+
+  // MARK: Time-outs
+
+  @Test(arguments: ["hang?id=timeout-hang", "drip?id=timeout-drip"])
+  func aStalledRequestTimesOutAndItsConnectionIsClosed(path: String) async throws {
+    var request = Request(.get, path)
+    request.timeout = .milliseconds(300)
+    guard case .timedOut = await error(request) else {
+      Issue.record("no time-out")
+      return
+    }
+    try await server.reaches(.closed, of: String(path.split(separator: "=")[1]), 1)
+  }
+
+  @Test func theTimeThatARequestWaitsForItsTurnDoesNotCount() async throws {
+    let client = server.client { $0.maxConcurrentRequestsPerHost = 1 }
+    let first = client.send(Request(.get, "held?id=turn"), lifetime: lifetime, decoding: .data) { _ in }
+    try await server.reaches(.open, of: "turn", 1)
+    var request = Request(.get, "echo")
+    request.timeout = .seconds(20)
+    let second = client.send(request, lifetime: lifetime, decoding: .data) { _ in }
+    try await Task.sleep(for: .milliseconds(50))
+    #expect(!second.isFinished)
+    try await server.release("turn")
+    _ = try await first.value
+    _ = try await second.value
+  }
+
+  // MARK: Retry
+
+  @Test(arguments: ["status", "cut"])
+  func whatFailsInPassingIsSentAgain(how: String) async throws {
+    var request = Request(.get, "flaky?id=retry-\(how)&failures=2&how=\(how)")
+    request.retry = .exponential(attempts: 3, base: .milliseconds(1))
+    let response = try await server.client().response(to: request, lifetime: lifetime, decoding: .string)
+    #expect(response.attempts == 3 && response.value == "3")
+  }
+
+  @Test func attemptsHaveAnEnd() async throws {
+    var request = Request(.get, "flaky?id=retry-end&failures=9")
+    request.retry = .exponential(attempts: 2, base: .milliseconds(1))
+    guard case .status(503, body: Data("busy".utf8)) = await error(request) else {
+      Issue.record("no 503")
+      return
+    }
+    #expect(try await server.tell(.count, of: "retry-end") == 2)
+  }
+
+  @Test func aPostIsNotSentAgain() async throws {
+    var request = Request(.post, "flaky?id=retry-post&failures=9")
+    request.retry = .exponential(attempts: 5, base: .milliseconds(1))
+    #expect(await error(request) != nil)
+    #expect(try await server.tell(.count, of: "retry-post") == 1)
+  }
+
+  @Test func aRetryAfterLongerThanTheTimeLeftFailsAtOnceWithWhatTheServerSaid() async throws {
+    var request = Request(.get, #"flaky?id=retry-after&failures=9&headers=%7B%22Retry-After%22:%22600%22%7D"#)
+    request.retry = .exponential(attempts: 5, base: .milliseconds(1))
+    guard case .status(503, _) = await error(request) else {
+      Issue.record("no 503")
+      return
+    }
+    #expect(try await server.tell(.count, of: "retry-after") == 1)
+  }
+
+  @Test func aRetryAfterIsWaitedFor() async throws {
+    var request = Request(.get, #"flaky?id=retry-wait&failures=1&headers=%7B%22Retry-After%22:%221%22%7D"#)
+    request.retry = .exponential(attempts: 2, base: .milliseconds(1))
+    let start = ContinuousClock.now
+    let response = try await server.client().response(to: request, lifetime: lifetime, decoding: .string)
+    #expect(response.attempts == 2)
+    #expect(ContinuousClock.now - start >= .seconds(1))
+  }
+
+  // MARK: Redirects
+
+  @Test func redirectsAreFollowedByTheirKind() async throws {
+    let client = server.client()
+    for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
+      let request = Request(.post, "redirect?status=\(status)&to=/echo", parameters: .data(Data("body".utf8), contentType: "text/x"))
+      let response = try await client.response(to: request, lifetime: lifetime, decoding: .json(Echo.self))
+      #expect(response.value.method == method, "\(status)")
+      #expect(response.value.body == (method == "POST" ? "body" : ""), "\(status)")
+      #expect((response.value.headers["content-type"] == "text/x") == (method == "POST"), "\(status)")
+      #expect(response.url.path == "/echo")
+    }
+    let put = Request(.put, "redirect?status=301&to=/echo", parameters: .data(Data("body".utf8), contentType: "text/x"))
+    #expect(try await client.response(to: put, lifetime: lifetime, decoding: .json(Echo.self)).value.method == "PUT")
+  }
+
+  @Test func credentialsStayWithTheirOrigin() async throws {
+    let client = server.client()
+    let headers = ["Authorization": "secret", "Cookie": "a=b", "Proxy-Authorization": "secret", "X-Other": "kept"]
+    let away = Request(.get, "redirect", parameters: .form(["to": .string(server.other.absoluteString + "/echo")]), headers: headers)
+    let elsewhere = try await client.response(to: away, lifetime: lifetime, decoding: .json(Echo.self)).value.headers
+    #expect(elsewhere["authorization"] == nil && elsewhere["cookie"] == nil && elsewhere["proxy-authorization"] == nil)
+    #expect(elsewhere["x-other"] == "kept")
+    let near = Request(.get, "redirect?to=/echo", headers: headers)
+    let here = try await client.response(to: near, lifetime: lifetime, decoding: .json(Echo.self)).value.headers
+    #expect(here["authorization"] == "secret" && here["cookie"] == "a=b")
+  }
+
+  @Test func redirectsHaveAnEnd() async throws {
+    guard case .transport(let error) = await error(Request(.get, "loop?id=loop")) else {
+      Issue.record("no error")
+      return
+    }
+    #expect(error.code == .httpTooManyRedirects)
+    #expect(try await server.tell(.count, of: "loop") == 11)
+  }
+
+  @Test func aRedirectToWhatIsNotHTTPIsToldAsItCame() async throws {
+    for to in ["file:///etc/passwd", "mailto:a@b", "http://"] {
+      guard case .status(302, _) = await error(Request(.get, "redirect", parameters: .form(["to": .string(to)]))) else {
+        Issue.record("\(to) was followed")
+        continue
+      }
+    }
+  }
+
+  // MARK: Interceptors
+
+  private struct Token: RequestInterceptor {
+    let attempts = Journal<Int>()
+
+    func adapt(_ request: URLRequest) async throws -> URLRequest {
+      var request = request
+      request.setValue("token-\(attempts.entries.count)", forHTTPHeaderField: "Authorization")
+      return request
+    }
+
+    func decision(after error: RequestError, head: ResponseHead?, attempt: Int) async -> RetryDecision {
+      attempts.write(attempt)
+      guard case .status(401, _) = error, attempt < 3 else { return .fail }
+      return .retry
+    }
+  }
+
+  @Test func interceptorsAdaptEveryAttemptAndDecideOnTheNext() async throws {
+    let token = Token()
+    let client = server.client { $0.interceptors = [token] }
+    let response = try await client.response(
+      to: Request(.post, "flaky?id=intercept&failures=2&status=401"), lifetime: lifetime, decoding: .string)
+    #expect(response.attempts == 3)
+    #expect(token.attempts.entries == [1, 2])
+    let told = try await client.response(to: Request(.get, "echo"), lifetime: lifetime, decoding: .json(Echo.self)).value
+    #expect(told.headers["authorization"] == "token-2")
+  }
+
+  private struct Refusal: RequestInterceptor, Error {
+    func adapt(_ request: URLRequest) async throws -> URLRequest { throw self }
+  }
+
+  private struct NoURL: RequestInterceptor {
+    func adapt(_ request: URLRequest) async throws -> URLRequest {
+      var request = request
+      request.url = URL(string: "file:///etc/passwd")
+      return request
+    }
+  }
+
+  @Test func whatInterceptorsRefuseOrSpoilIsNotSent() async throws {
+    let refusing = server.client { $0.interceptors = [Refusal()] }
+    guard case .interceptor(let reason) = await error(Request(.get, "echo?id=refused"), client: refusing) else {
+      Issue.record("not refused")
+      return
+    }
+    #expect(reason is Refusal)
+    let spoiling = server.client { $0.interceptors = [NoURL()] }
+    #expect(await error(Request(.get, "echo?id=refused"), client: spoiling)?.explanation?.contains("file:") == true)
+    #expect(try await server.tell(.count, of: "refused") == 0)
+  }
+}

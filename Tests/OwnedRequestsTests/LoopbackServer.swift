@@ -1,0 +1,137 @@
+import Foundation
+import OwnedOperations
+import Testing
+
+@testable import OwnedRequests
+
+/// The server of the tests, one for all of them.
+final class LoopbackServer: Sendable {
+  /// Nil where there is no Python.
+  static let shared: LoopbackServer? = {
+    do { return try LoopbackServer() } catch {
+      print("notice: tests against a server are skipped: python3 can't be started (\(error))")
+      return nil
+    }
+  }()
+
+  static var isThere: Bool { shared != nil }
+
+  let base: URL
+  /// Another origin.
+  let other: URL
+  // Kept so that the server lives as long as the process: it goes when its input ends.
+  private let process: Process
+  private let input: Pipe
+
+  private struct NoPorts: Error {}
+
+  private init() throws {
+    let script = FileManager.default.temporaryDirectory.appendingPathComponent("owned-requests-server-\(UUID().uuidString).py")
+    try Data(serverScript.utf8).write(to: script)
+    defer { try? FileManager.default.removeItem(at: script) }
+    process = Process()
+    input = Pipe()
+    let output = Pipe()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = ["python3", script.path]
+    process.standardInput = input
+    process.standardOutput = output
+    try process.run()
+    var line = Data()
+    while !line.contains(UInt8(ascii: "\n")) {
+      let data = output.fileHandleForReading.availableData
+      guard !data.isEmpty else { throw NoPorts() }
+      line += data
+    }
+    let ports = String(decoding: line, as: UTF8.self).split(whereSeparator: \.isWhitespace)
+    guard ports.count == 2, let base = URL(string: "http://127.0.0.1:\(ports[0])"), let other = URL(string: "http://127.0.0.1:\(ports[1])")
+    else {
+      throw NoPorts()
+    }
+    self.base = base
+    self.other = other
+  }
+
+  func client(_ configure: (RequestClient) -> Void = { _ in }) -> RequestClient {
+    let client = RequestClient(baseURL: base)
+    configure(client)
+    return client
+  }
+
+  /// Asked by a client of its own, so that no limit of the test's is in the way.
+  private static let controls: RequestClient = {
+    let client = RequestClient()
+    client.maxConcurrentRequestsPerHost = 64
+    return client
+  }()
+
+  private func ask(_ path: String, _ query: [String: ParameterValue]) async throws -> Int {
+    var request = Request(.get, path, parameters: .form(query))
+    request.coalesces = false
+    request.url = base.absoluteString + path
+    let response = try await Self.controls.response(to: request, lifetime: OwnerLifetime(), decoding: .string)
+    return Int(response.value) ?? -1
+  }
+
+  enum Counter: String { case closed, count, open, most }
+
+  /// Returns when the server has seen as many.
+  func reaches(_ counter: Counter, of id: String, _ number: Int) async throws {
+    _ = try await ask("/await", ["what": .string(counter.rawValue), "of": .string(id), "n": .integer(number)])
+  }
+
+  func tell(_ counter: Counter, of id: String) async throws -> Int {
+    try await ask("/tell", ["what": .string(counter.rawValue), "of": .string(id)])
+  }
+
+  func release(_ id: String) async throws { _ = try await ask("/release", ["of": .string(id)]) }
+}
+
+/// What `/echo` says.
+struct Echo: Decodable, Sendable {
+  let method: String
+  let query: String
+  let headers: [String: String]
+  let length: Int
+  let sha256: String
+  let body: String
+  let count: Int
+}
+
+final class Screen: OperationOwner, Sendable {
+  let lifetimeToken = OwnerLifetime.Token(name: "screen")
+}
+
+/// What happened, from any thread.
+final class Journal<Entry: Sendable>: Sendable {
+  private let written = Guarded<[Entry]>([])
+
+  func write(_ entry: Entry) { written.withLock { $0.append(entry) } }
+  var entries: [Entry] { written.withLock { $0 } }
+
+  /// Returns when there are as many entries, or after a minute.
+  func reaches(_ count: Int) async throws {
+    let deadline = ContinuousClock.now + .seconds(60)
+    while entries.count < count, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
+  }
+}
+
+/// Returns when it is true, or after a minute.
+func eventually(_ condition: @Sendable () async -> Bool) async throws -> Bool {
+  let deadline = ContinuousClock.now + .seconds(60)
+  while ContinuousClock.now < deadline {
+    if await condition() { return true }
+    try await Task.sleep(for: .milliseconds(5))
+  }
+  return false
+}
+
+/// The error that the body throws.
+func failure(_ body: () async throws -> Void) async -> RequestError? {
+  do {
+    try await body()
+    return nil
+  } catch {
+    return error as? RequestError
+  }
+}

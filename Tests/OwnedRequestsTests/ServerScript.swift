@@ -1,0 +1,219 @@
+/// A server for the tests, in Python: real HTTP on loopback, with faults on demand. Every path is explained beside its code.
+///
+/// It prints its two ports (two origins for redirects), and goes when its standard input ends, as it does with the test process.
+let serverScript = #"""
+  import base64, collections, gzip, hashlib, http.server, json, os, resource, socket, socketserver, struct, sys, threading, time, urllib.parse
+
+  lock = threading.Condition()
+  counts = collections.Counter()   # requests by id
+  closed = collections.Counter()   # connections that a client has closed while its request hung, by id
+  open_now = collections.Counter() # hanging or held requests, by id
+  most = collections.Counter()     # the most of them at once
+  released = set()
+
+  class Handler(http.server.BaseHTTPRequestHandler):
+      protocol_version = "HTTP/1.1"
+
+      def log_message(self, *arguments): pass
+
+      def body(self):
+          if self.headers.get("Transfer-Encoding") == "chunked":
+              data = b""
+              while True:
+                  size = int(self.rfile.readline(), 16)
+                  data += self.rfile.read(size)
+                  self.rfile.readline()
+                  if size == 0: return data
+          return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+      def answer(self, status=200, body=b"", headers={}, length=True):
+          self.send_response(status)
+          for name, value in headers.items(): self.send_header(name, value)
+          if length and "Content-Length" not in headers and status not in (204, 304):
+              self.send_header("Content-Length", str(len(body)))
+          self.end_headers()
+          if self.command != "HEAD" and status not in (204, 304): self.wfile.write(body)
+
+      def cut(self):
+          self.close_connection = True
+          self.connection.shutdown(socket.SHUT_RDWR)
+
+      def wait_for_close(self, key):
+          try:
+              while self.connection.recv(65536): pass
+          except OSError: pass
+          with lock:
+              closed[key] += 1
+              lock.notify_all()
+          self.close_connection = True
+
+      def handle_any(self):
+          url = urllib.parse.urlsplit(self.path)
+          query = dict(urllib.parse.parse_qsl(url.query))
+          key = query.get("id", "")
+          with lock:
+              counts[key] += 1
+              count = counts[key]
+              open_now[key] += 1
+              most[key] = max(most[key], open_now[key])
+              lock.notify_all()
+          try:
+              self.route(url, query, key, count)
+          except (BrokenPipeError, ConnectionResetError):
+              self.close_connection = True
+          finally:
+              with lock:
+                  open_now[key] -= 1
+                  lock.notify_all()
+
+      do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = handle_any
+
+      def route(self, url, query, key, count):
+          path = url.path
+          if path == "/echo":  # what came
+              data = self.body()
+              told = {"method": self.command, "query": url.query, "headers": {n.lower(): v for n, v in self.headers.items()},
+                      "length": len(data), "sha256": hashlib.sha256(data).hexdigest(), "body": data[:4096].decode("latin-1"), "count": count}
+              self.answer(body=json.dumps(told).encode(), headers={"Content-Type": "application/json"})
+          elif path == "/order":  # which request of this id it was
+              self.answer(headers={"X-Order": str(count)})
+          elif path == "/status":  # any status, with a body
+              self.body()
+              headers = json.loads(query.get("headers", "{}"))
+              self.answer(int(query["status"]), query.get("body", "").encode(), headers)
+          elif path == "/flaky":  # fails the first `failures` times
+              self.body()
+              if count > int(query["failures"]): self.answer(body=str(count).encode())
+              elif query.get("how") == "cut": self.cut()
+              else: self.answer(int(query.get("status", "503")), b"busy", json.loads(query.get("headers", "{}")))
+          elif path == "/hang":  # answers nothing until the client goes
+              self.wait_for_close(key)
+          elif path == "/drip":  # a header, some bytes, and nothing more until the client goes
+              self.send_response(200)
+              self.send_header("Content-Length", "1000000")
+              self.end_headers()
+              self.wfile.write(b"x" * 1000)
+              self.wait_for_close(key)
+          elif path == "/flood":  # bytes without end, until the client goes
+              self.send_response(200)
+              self.send_header("Content-Length", str(10 ** 12))
+              if "etag" in query: self.send_header("ETag", '"1"')
+              self.end_headers()
+              try:
+                  while True: self.wfile.write(b"x" * 65536)
+              except OSError: pass
+              with lock:
+                  closed[key] += 1
+                  lock.notify_all()
+              self.close_connection = True
+          elif path == "/held":  # answers once /release has come
+              with lock:
+                  lock.wait_for(lambda: key in released, timeout=60)
+              self.answer(body=query.get("body", str(count)).encode(), headers=json.loads(query.get("headers", "{}")))
+          elif path == "/cut-when-released":
+              with lock:
+                  lock.wait_for(lambda: key in released, timeout=60)
+              self.cut()
+          elif path == "/release":
+              with lock:
+                  released.add(query["of"])
+                  lock.notify_all()
+              self.answer()
+          elif path == "/redirect":
+              data = self.body()
+              self.answer(int(query.get("status", "302")), b"moved", {"Location": query["to"]})
+          elif path == "/loop":
+              self.answer(302, b"", {"Location": f"/loop?id={key}&n={count}"})
+          elif path == "/cut":  # cut off in the middle
+              self.connection.sendall({
+                  "head": b"HTTP/1.1 200 OK\r\nContent-Le",
+                  "body": b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc",
+                  "chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\nabc",
+                  "nothing": b"",
+              }[query["in"]])
+              self.cut()
+          elif path == "/reset":  # a reset instead of an end
+              if query["in"] == "body": self.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc")
+              self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+              self.close_connection = True
+              self.connection.close()
+          elif path == "/gzip":
+              self.answer(body=gzip.compress(b"a" * 100000), headers={"Content-Encoding": "gzip"})
+          elif path == "/raw":  # bytes as given
+              self.connection.sendall(base64.b64decode(query["bytes"].replace(" ", "+")))
+              self.cut()
+          elif path == "/endless":  # headers without end
+              try:
+                  self.connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                  while True: self.connection.sendall(b"X-More: " + b"y" * 1000 + b"\r\n")
+              except OSError: self.close_connection = True
+          elif path == "/validated":  # a tag that changes after `changes` requests
+              version = "1" if count <= int(query["changes"]) else "2"
+              tag = f'"{version}"'
+              same = self.headers.get("If-None-Match") == tag
+              self.answer(304 if same else 200, b"" if same else b"version " + version.encode(), {"ETag": tag})
+          elif path == "/failing":  # answers once, and fails from then on
+              self.answer(200 if count == 1 else 500, b"once")
+          elif path == "/bytes":  # `length` bytes, with what the query asks of validators, ranges and cuts
+              self.bytes(query, key, count)
+          elif path == "/await":  # answers when the counter `what` of `of` has reached `n`
+              table = {"closed": closed, "count": counts, "open": open_now, "most": most}[query["what"]]
+              with lock:
+                  reached = lock.wait_for(lambda: table[query["of"]] >= int(query["n"]), timeout=50)
+                  told = table[query["of"]]
+              self.answer(200 if reached else 504, str(told).encode())
+          elif path == "/tell":  # the counter `what` of `of`, now
+              table = {"closed": closed, "count": counts, "open": open_now, "most": most}[query["what"]]
+              with lock: told = table[query["of"]]
+              self.answer(body=str(told).encode())
+          else:
+              self.answer(404, b"no such path")
+
+      def bytes(self, query, key, count):
+          length = int(query["length"])
+          changes = int(query.get("changes", "0"))  # the content changes after so many requests
+          version = "2" if changes and count > changes else "1"
+          data = (hashlib.sha256(version.encode()).digest() * (length // 32 + 1))[:length]
+          validator = f'"{version}"' if "etag" in query else None
+          headers = {"Accept-Ranges": "bytes"}
+          if validator: headers["ETag"] = ("W/" if query["etag"] == "weak" else "") + validator
+          status, start = 200, 0
+          asked = self.headers.get("Range")
+          matches = self.headers.get("If-Range") in (None, validator)
+          if asked and matches and query.get("ranges", "yes") == "yes":
+              start = int(asked.split("=")[1].split("-")[0])
+              if start >= length:
+                  return self.answer(416, b"", {"Content-Range": f"bytes */{length}"})
+              status = 206
+              if query.get("range") == "wrong": start += 1
+              headers["Content-Range"] = f"bytes {start}-{length - 1}/{length}"
+          data = data[start:]
+          self.send_response(status)
+          for name, value in headers.items(): self.send_header(name, value)
+          self.send_header("Content-Length", str(len(data) + int(query.get("lie", "0"))))
+          self.send_header("X-Range", asked or "none")
+          self.send_header("X-Encoding", self.headers.get("Accept-Encoding") or "none")
+          self.end_headers()
+          if count <= int(query.get("cuts", "0")):  # cut after `after` bytes for the first `cuts` requests
+              self.wfile.write(data[:int(query["after"])])
+              self.wfile.flush()
+              if query.get("then") == "hang": return self.wait_for_close(key)
+              return self.cut()
+          self.wfile.write(data)
+
+  class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+      daemon_threads = True
+      request_queue_size = 2048
+      def handle_error(self, request, address): pass
+
+  # A thousand connections, and the threads' own files.
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+  if soft != resource.RLIM_INFINITY and soft < wanted: resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+  servers = [Server(("127.0.0.1", 0), Handler) for _ in range(2)]
+  for server in servers: threading.Thread(target=server.serve_forever, daemon=True).start()
+  print(servers[0].server_address[1], servers[1].server_address[1], flush=True)
+  sys.stdin.read()
+  os._exit(0)
+  """#
