@@ -5,6 +5,9 @@ import PackageDescription
 // The model build swaps the primitives of the lowest room for those of the model checker; see Documentation/CORRECTNESS.md.
 let isModel = ProcessInfo.processInfo.environment["OWNED_OPERATIONS_MODEL"] == "1"
 
+// Before a change lands, no warning may be left; who builds the package for their own use is not stopped by one of a newer compiler.
+let isStrict = ProcessInfo.processInfo.environment["OWNED_OPERATIONS_STRICT"] == "1"
+
 let package = Package(
   name: "OwnedOperations",
   platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
@@ -36,3 +39,10 @@ let package = Package(
       ]),
   swiftLanguageModes: [.v6]
 )
+
+if isStrict {
+  for target in package.targets {
+    target.cSettings = (target.cSettings ?? []) + [.treatAllWarnings(as: .error)]
+    target.swiftSettings = (target.swiftSettings ?? []) + [.treatAllWarnings(as: .error)]
+  }
+}

@@ -26,3 +26,12 @@ let package = Package(
   swiftLanguageModes: [.v6],
   cxxLanguageStandard: .cxx17
 )
+
+// As in the package that is measured.
+if ProcessInfo.processInfo.environment["OWNED_OPERATIONS_STRICT"] == "1" {
+  for target in package.targets {
+    target.cSettings = (target.cSettings ?? []) + [.treatAllWarnings(as: .error)]
+    target.cxxSettings = (target.cxxSettings ?? []) + [.treatAllWarnings(as: .error)]
+    target.swiftSettings = (target.swiftSettings ?? []) + [.treatAllWarnings(as: .error)]
+  }
+}

@@ -76,10 +76,15 @@ struct Child: Sendable {
     identifier = try ChildProcess.start(command, output: nowhere, keepsError: true)
   }
 
-  /// Negated if it was a signal. Call it once.
+  /// Negated if it was a signal. Call it once. The process is killed when the test's time is over, so that one that hangs fails its test
+  /// instead of holding up all others.
   func status() async -> Int32 {
-    await withCheckedContinuation { continuation in
-      Thread.detachNewThread { continuation.resume(returning: waitForStatus()) }
+    await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        Thread.detachNewThread { continuation.resume(returning: waitForStatus()) }
+      }
+    } onCancel: {
+      kill(identifier, SIGKILL)
     }
   }
 
@@ -161,17 +166,35 @@ struct ListeningPipe {
     _ = fcntl(descriptor, F_SETFL, 0)
   }
 
-  /// All that comes until no process holds the other end any more, after one has opened it. Call it once.
+  /// All that comes until no process holds the other end any more, after one has opened it, or until the test's time is over. Call it
+  /// once.
   func readToEnd() async -> String {
-    await withCheckedContinuation { continuation in
-      Thread.detachNewThread { [descriptor] in
-        // Before the first writer there is an end, too, for who reads; not for who polls.
-        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        while poll(&entry, 1, -1) < 0, errno == EINTR {}
-        let data = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true).readDataToEndOfFile()
-        continuation.resume(returning: String(decoding: data, as: UTF8.self))
+    let isOver = Guarded(false)
+    return await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        Thread.detachNewThread { [descriptor] in
+          continuation.resume(returning: Self.readToEnd(descriptor) { isOver.withLock { $0 } })
+        }
       }
+    } onCancel: {
+      isOver.withLock { $0 = true }
     }
+  }
+
+  private static func readToEnd(_ descriptor: Int32, unless isOver: () -> Bool) -> String {
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    var piece = [UInt8](repeating: 0, count: 65536)
+    while !isOver() {
+      // Before the first writer there is an end, too, for who reads; not for who polls.
+      var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+      guard poll(&entry, 1, 500) > 0 else { continue }
+      let count = read(descriptor, &piece, piece.count)
+      if count < 0, errno == EINTR { continue }
+      guard count > 0 else { break }
+      bytes += piece[..<count]
+    }
+    return String(decoding: bytes, as: UTF8.self)
   }
 }
 
