@@ -119,6 +119,35 @@ import Testing
     }
   }
 
+  @Test func aJobInHandIsCancelledWithAllOthers() {
+    ModelExplorer("holds: a job that is put back | cancel all").exploreQueue(limit: 2) { run, scene in
+      let (holder, handedOn) = (Holder(Owner()), ModelFlag())
+      let kept = KeptOwner()
+      let (hasBegun, mayGoOn) = (Semaphore(), Semaphore())
+      scene.queue.async(owner: holder.object!) { owner in
+        hasBegun.signal()
+        mayGoOn.wait()
+        kept.owner = owner  // which lets work that was held back go on
+        handedOn.isSet = true
+      }
+      hasBegun.wait()
+      scene.queue.async(owner: holder.object!) { _ in scene.bodies.run() }
+      holder.object = nil
+      scene.queue.cancelAllOperations()
+      scene.queue.isSuspended = true
+      mayGoOn.signal()
+      scene.wait()  // what has begun is over, and nothing else is left
+      run.expect(handedOn.isSet, "the first body has not run to its end")
+      kept.owner = nil
+      DeferredReleases.waitUntilIdle()
+    } atEnd: { _, _ in
+    }
+  }
+
+  final class KeptOwner: @unchecked Sendable {  // the baton holder's
+    var owner: Owner?
+  }
+
   // MARK: Blocks of dispatch queues
 
   @Test func aBlockAndTheEndOfItsOwner() {

@@ -94,8 +94,7 @@ import Testing
     third.isSuspended = true
     let work = third.addOperation(owner: box.owner) { _ in }
     Task {
-      // The owner goes with the body, which may count as its end.
-      try? await queue.run(owner: box.owner) { _ in
+      try await queue.run(owner: box.owner) { _ in
         hasBegun.happen()
         await mayGoOn.awaited()
         try await other.run(owner: inner) { _ in await work.finished() }

@@ -76,13 +76,23 @@ extension OwnerScopedQueue: TaskExecutor {
     _ holding: OperationOwnerHold, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority,
     _ body: @escaping @Sendable (Owner) async throws -> T
   ) async throws -> T {
-    try await run(Turn(lifetime: lifetime, holding), priority) {
-      guard let owner = holding.handOver() else { throw OwnerHasGone() }
+    let turn = Turn(lifetime: lifetime, holding)
+    return try await run(turn, priority) {
+      guard let address = holding.handOver() else { throw OwnerHasGone() }
       let asyncBody = AsyncBody(holding.hold)
       defer { asyncBody.end() }
       // The frame's reference is the one that is counted, and goes before it is counted out.
       return try await OwnBodyWait.$taskBody.withValue(asyncBody) {
-        try await body(Retained<Owner>(address: owner).take())
+        let owner = Retained<Owner>(address: address).take()
+        // Over before the frame lets go of the owner: if that ends it, it must not make cancelled of what has succeeded.
+        do {
+          let value = try await body(owner)
+          withExtendedLifetime(owner) { turn.finish() }
+          return value
+        } catch {
+          withExtendedLifetime(owner) { turn.finish(throwing: error) }
+          throw error
+        }
       }
     }
   }

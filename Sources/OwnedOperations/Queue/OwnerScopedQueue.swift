@@ -166,9 +166,8 @@ public final class OwnerScopedQueue: Sendable {
 
   /// The worker can't begin the record now: its owner is held by bodies only. It waits at the front of the ready lists, with all that the
   /// owner has.
-  /// - Returns: who is to be told when that changes; nil if the owner has ended.
-  func putBack(_ work: consuming Work, from worker: Worker) -> OwnerSlot? {
-    core.mutate(with: work) { state, _, work in state.putBack(work, from: worker) }.slot
+  func putBack(_ work: consuming Work, from worker: Worker) -> QueueState.PutBack {
+    core.mutate(with: work) { state, _, work in state.putBack(work, from: worker) }
   }
 
   /// Somebody other than bodies holds the owner, or it has gone.

@@ -33,6 +33,8 @@ final class OwnerSlot: LifetimeMember, HeldBackWork {
   /// Only its own bodies hold the owner; see `OwnerHold`.
   nonisolated(unsafe) var isHeldBack = false
   nonisolated(unsafe) var hasEnded = false
+  /// The last batch that was taken before the owner's work was cancelled last: what a worker puts back of that one is cancelled, too.
+  nonisolated(unsafe) var cancelledUpTo: UInt64 = 0
 
   /// Taken out of its stage, which may be gone: a call that was on its way finds nothing left to do.
   nonisolated(unsafe) var isRemoved = false

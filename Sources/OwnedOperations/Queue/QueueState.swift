@@ -388,6 +388,7 @@ struct QueueState: ~Copyable {
   /// - Returns: what to count and release after unlocking.
   mutating func takePending(of slot: OwnerSlot) -> [TakenWork] {
     if slot.executing > 0 { takeBatchesBack() }
+    slot.cancelledUpTo = lastSerial
     return slot.stage.takeAll(of: slot)
   }
 
@@ -428,10 +429,12 @@ struct QueueState: ~Copyable {
   mutating func takeAll() -> Cancelled {
     takeBatchesBack()
     var all = Cancelled(operations: operations.operations, runs: Array(runs.values))
+    let serial = lastSerial
     for stage in stages {
       stage.forEachSlot { slot in
         // Without an owner are steps of tasks, which must not get lost, and operations, which see to themselves.
         guard slot.lifetime != nil else { return }
+        slot.cancelledUpTo = serial
         let work = stage.takeAll(of: slot)
         if !work.isEmpty { all.taken.append((slot, work)) }
       }
@@ -455,17 +458,28 @@ struct QueueState: ~Copyable {
     return takePending(of: slot)
   }
 
+  /// Where a record has gone that its worker can't run.
+  enum PutBack {
+    /// To the front of the ready lists, with all that the owner has. The slot is to be told when somebody else holds the owner.
+    case waits(OwnerSlot)
+    /// The owner has ended. The work is released with this, not under the lock.
+    case ended(Work)
+    /// All that was pending has been cancelled while the worker had it in hand.
+    case cancelled(Work)
+  }
+
   /// See `OwnerScopedQueue.putBack`.
-  /// - Returns: the slot, or what is to be released after unlocking.
-  mutating func putBack(_ work: consuming Work, from worker: Worker) -> (slot: OwnerSlot?, released: Work?) {
+  mutating func putBack(_ work: consuming Work, from worker: Worker) -> PutBack {
     // One whose batch was handed to it is here now, and may be held up by the owner's deinit.
     arrive(worker)
     takeBatchBack(from: worker)
-    guard let slot = worker.currentSlot, !slot.hasEnded else { return (nil, work) }
+    guard let slot = worker.currentSlot, !slot.hasEnded else { return .ended(work) }
+    // An operation is cancelled as such.
+    if !work.isOperation, worker.serial <= slot.cancelledUpTo, !Mutation.workInHandOutlivesTheCancel.isOn { return .cancelled(work) }
     let (records, lane) = worker.batch.unbegin(work)
     lane.with { slot.stage.giveBack(movingFrom: records, count: 1, lane: $0, level: worker.batch.level) }
     slot.isHeldBack = true
-    return (slot, nil)
+    return .waits(slot)
   }
 
   // MARK: Waiting

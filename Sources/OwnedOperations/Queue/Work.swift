@@ -11,6 +11,10 @@ enum Work {
   case operation(OwnedOperation)
   case executorJob(UnownedJob)
   case graphNode(GraphRun, UInt32)
+
+  var isOperation: Bool {
+    if case .operation = self { true } else { false }
+  }
 }
 
 /// See `Work.sharedOwnerBlock`.

@@ -276,7 +276,15 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   /// - Parameter result: what becomes of the record if the owner has ended.
   private func holdBack(_ work: consuming Work, at index: Int, until hold: OwnerHold, otherwise result: WorkBatch.Result = .skipped) {
     isInRecord = false
-    if let slot = queue.putBack(work, from: self) { hold.keep(slot) } else { end(index, result) }
+    switch queue.putBack(work, from: self) {
+    case .waits(let slot): hold.keep(slot)
+    case .ended(let work):
+      end(index, result)
+      withExtendedLifetime(work) {}
+    case .cancelled(let work):
+      end(index, .cancelled)
+      withExtendedLifetime(work) {}
+    }
   }
 
   @inline(__always)

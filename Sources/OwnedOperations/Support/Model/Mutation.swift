@@ -51,6 +51,8 @@ enum Mutation: String, CaseIterable {
   case holdTrustsOneLook
   /// A body that waits for work of its own owner counts as one that holds the owner.
   case waitingBodyCounts
+  /// A job that its worker can't run is put back though all that was pending has been cancelled meanwhile.
+  case workInHandOutlivesTheCancel
   /// Work is held back without a look whether the last body has gone meanwhile.
   case heldBackWorkIsForgotten
 
