@@ -82,6 +82,39 @@ import Testing
     #expect(queue.statistics.failed == 1)
   }
 
+  @Test(arguments: [false, true]) func whatABodyGaveIsReturnedThoughItsOwnerGoesWithIt(fails: Bool) async {
+    struct Failure: Error {}
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let owner = Mutexed<TokenOwner?>(TokenOwner())
+    let gone = WeakReference(owner.value.unsafelyUnwrapped)
+    let gate = AsyncStream<Void>.makeStream()
+    let result = await withTaskGroup(of: Result<Int, any Error>.self) { group in
+      group.addTask {
+        do {
+          return .success(
+            try await queue.run(owner: owner.value.unsafelyUnwrapped) { _ in
+              owner.value = nil  // from now on the body alone holds its owner
+              for await _ in gate.stream { break }
+              if fails { throw Failure() }
+              return 42
+            })
+        } catch {
+          return .failure(error)
+        }
+      }
+      gate.continuation.yield()
+      return await group.next()
+    }
+    switch result {
+    case .success(let value): #expect(value == 42 && !fails)
+    case .failure(let error): #expect(error is Failure && fails)
+    case nil: Issue.record("no result")
+    }
+    #expect(gone.object == nil)
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.succeeded == (fails ? 0 : 1) && queue.statistics.failed == (fails ? 1 : 0))
+  }
+
   @Test func runWaitsForItsTurnByPriority() async throws {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let journal = Journal<String>()

@@ -87,10 +87,10 @@ extension OwnerScopedQueue: TaskExecutor {
         // Over before the frame lets go of the owner: if that ends it, it must not make cancelled of what has succeeded.
         do {
           let value = try await body(owner)
-          withExtendedLifetime(owner) { turn.finish() }
+          _ = withExtendedLifetime(owner) { turn.finish() }
           return value
         } catch {
-          withExtendedLifetime(owner) { turn.finish(throwing: error) }
+          _ = withExtendedLifetime(owner) { turn.finish(throwing: error) }
           throw error
         }
       }
