@@ -120,10 +120,10 @@ import Testing
   }
 
   @Test func aJobInHandIsCancelledWithAllOthers() {
-    ModelExplorer("holds: a job that is put back | cancel all").exploreQueue(limit: 2) { run, scene in
+    ModelExplorer("holds: a job that is put back | cancel all").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       let (holder, handedOn) = (Holder(Owner()), ModelFlag())
       let kept = KeptOwner()
-      let (hasBegun, mayGoOn) = (Semaphore(), Semaphore())
+      let (hasBegun, isAdded, mayGoOn) = (Semaphore(), Semaphore(), Semaphore())
       scene.queue.async(owner: holder.object!) { owner in
         hasBegun.signal()
         mayGoOn.wait()
@@ -131,12 +131,25 @@ import Testing
         handedOn.isSet = true
       }
       hasBegun.wait()
-      scene.queue.async(owner: holder.object!) { _ in scene.bodies.run() }
-      holder.object = nil
-      scene.queue.cancelAllOperations()
-      scene.queue.isSuspended = true
-      mayGoOn.signal()
-      scene.wait()  // what has begun is over, and nothing else is left
+      run.concurrently(
+        (
+          "release",
+          {
+            scene.queue.async(owner: holder.object!) { _ in scene.bodies.run() }
+            isAdded.signal()
+            holder.object = nil
+          }
+        ),
+        (
+          "cancel",
+          {
+            isAdded.wait()
+            scene.queue.cancelAllOperations()
+            scene.queue.isSuspended = true
+            mayGoOn.signal()
+            scene.wait()  // what has begun is over, and nothing else is left
+          }
+        ))
       run.expect(handedOn.isSet, "the first body has not run to its end")
       kept.owner = nil
       DeferredReleases.waitUntilIdle()
