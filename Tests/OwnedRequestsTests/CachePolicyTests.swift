@@ -37,6 +37,75 @@ import Testing
     #expect(try await get(client, request).value == "2")
   }
 
+  @Test func anAnswerInMemoryNeedsNoOperation() async throws {
+    let client = try client()
+    let request = request("flaky?id=cache-at-once&failures=0", .forTime(.seconds(600)))
+    #expect(try await get(client, request).source == .network)
+    let starts = client.starts
+    let enqueued = starts.statistics.enqueued
+    #expect(try await get(client, request).source == .cache)
+    #expect(starts.statistics.enqueued == enqueued)
+    // An operation gets the same, and so does a handler.
+    let operation = client.operation(for: request, lifetime: lifetime, decoding: .string)
+    starts.addOperation(operation)
+    #expect(try await operation.value.source == .cache)
+    let told = await withCheckedContinuation { continuation in
+      client.send(request, lifetime: lifetime, decoding: .string) { continuation.resume(returning: $0) }
+    }
+    #expect(try told.get().source == .cache)
+  }
+
+  @Test func anAnswerInMemoryIsForNobodyWhoHasEnded() async throws {
+    let client = try client()
+    let request = request("flaky?id=cache-ended&failures=0", .forTime(.seconds(600)))
+    _ = try await get(client, request)
+    let ended = OwnerLifetime()
+    ended.end()
+    await #expect {
+      _ = try await client.response(to: request, lifetime: ended, decoding: .string)
+    } throws: {
+      if case .cancelled(.ownerEnded)? = $0 as? RequestError { true } else { false }
+    }
+    let cancelled = Task {
+      withUnsafeCurrentTask { $0?.cancel() }
+      return try await client.response(to: request, lifetime: .process, decoding: .string)
+    }
+    await #expect {
+      _ = try await cancelled.value
+    } throws: {
+      if case .cancelled(.requested)? = $0 as? RequestError { true } else { false }
+    }
+  }
+
+  @Test func anAnswerInMemoryThatCanNotBeDecodedIsAnErrorWithItsHead() async throws {
+    let client = try client()
+    let request = request("flaky?id=cache-undecoded&failures=0", .forTime(.seconds(600)))
+    _ = try await get(client, request)
+    let number = ResponseDecoder<Bool> { _, _ in throw CocoaError(.coderInvalidValue) }
+    do throws(RequestFailure) {
+      _ = try await client.response(to: request, lifetime: lifetime, decoding: number, throwing: RequestFailure.self)
+      Issue.record("decoded")
+    } catch {
+      #expect(error.head?.status == 200)
+      if case .decoding(_, let body) = error.error { #expect(String(decoding: body, as: UTF8.self) == "1") } else { Issue.record(error) }
+    }
+  }
+
+  @Test func interceptorsAreAskedBeforeTheCache() async throws {
+    struct Refusal: RequestInterceptor {
+      func adapt(_ urlRequest: URLRequest) async throws -> URLRequest { throw CocoaError(.userCancelled) }
+    }
+    let client = try client()
+    let request = request("flaky?id=cache-intercepted&failures=0", .forTime(.seconds(600)))
+    _ = try await get(client, request)
+    client.interceptors = [Refusal()]
+    await #expect {
+      _ = try await get(client, request)
+    } throws: {
+      if case .interceptor? = $0 as? RequestError { true } else { false }
+    }
+  }
+
   @Test func whatIsStillValidIsNotSentAgain() async throws {
     let client = try client()
     let request = request("validated?id=cache-valid&changes=2", .revalidate)

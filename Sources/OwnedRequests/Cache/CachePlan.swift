@@ -12,7 +12,8 @@ struct CachePlan: Sendable {
   let stored: CachedResponse?
 
   /// Nil if the cache has nothing to do with it.
-  init?(_ request: Request, _ outgoing: Outgoing, _ cache: ResponseCache?) {
+  /// - Parameter looksInFiles: which takes time.
+  init?(_ request: Request, _ outgoing: Outgoing, _ cache: ResponseCache?, looksInFiles: Bool = true) {
     guard let cache, request.cache != .none, outgoing.urlRequest.httpMethod == "GET" else { return nil }
     guard request.cachesCredentials || !outgoing.hasCredentials else { return nil }
     let headers = HeaderFields(outgoing.urlRequest.allHTTPHeaderFields ?? [:])
@@ -22,7 +23,7 @@ struct CachePlan: Sendable {
     self.cache = cache
     policy = request.cache
     key = TransferKey(outgoing.urlRequest)
-    stored = cache.response(for: key)
+    stored = looksInFiles ? cache.response(for: key) : cache.responseInMemory(for: key)
   }
 
   /// What is stored, if no server has to be asked.

@@ -64,9 +64,10 @@ public final class ResponseCache: Sendable {
     response(for: TransferKey(urlRequest)).map { Response($0.body, $0.head, source: .cache, attempts: 0) }
   }
 
+  func responseInMemory(for key: TransferKey) -> CachedResponse? { state.withLock { $0.memory.use(key) ?? $0.pending[key]?.entry } }
+
   func response(for key: TransferKey) -> CachedResponse? {
-    let found = state.withLock { $0.memory.use(key) ?? $0.pending[key]?.entry }
-    if let found { return found }
+    if let found = responseInMemory(for: key) { return found }
     let generation = state.withLock { $0.generation }
     guard let directory, let entry = directory.read(key) else { return nil }
     var removed: [CachedResponse] = []

@@ -48,7 +48,7 @@ public final class RequestClient: Sendable {
   let hub: TransferHub
   let downloadSessions: DownloadSessions
   /// Starts the requests that are sent at once. Without a limit: those of the hosts are what holds requests back.
-  private let starts = OwnerScopedQueue(name: "OwnedRequests.starts")
+  let starts = OwnerScopedQueue(name: "OwnedRequests.starts")
   private let storedInterceptors = Guarded<[any RequestInterceptor]>([])
   private let registry = Guarded<[OwnerID: [ObjectIdentifier: WeakRequest]]>([:])
 
@@ -201,6 +201,7 @@ public final class RequestClient: Sendable {
   public func response<Value>(
     to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
   ) async throws -> Response<Value> {
+    if let answer = answerInMemory(to: request, lifetime: lifetime, decoding: decoder) { return answer }
     let operation = operation(for: request, lifetime: lifetime, decoding: decoder)
     return try await run(operation)
   }
@@ -218,10 +219,23 @@ public final class RequestClient: Sendable {
   public func response<Value>(
     to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>, throwing failure: RequestFailure.Type
   ) async throws(RequestFailure) -> Response<Value> {
+    if let answer = answerInMemory(to: request, lifetime: lifetime, decoding: decoder) { return answer }
     let operation = operation(for: request, lifetime: lifetime, decoding: decoder)
     do { return try await run(operation) } catch {
       throw RequestFailure(error: error as? RequestError ?? .cancelled(.requested), head: operation.head)
     }
+  }
+
+  /// What nobody has to be asked for, nor a file to be read: a task gets it without an operation, which would cost it two changes of
+  /// threads. Nil in all other cases, errors included, which are the operation's.
+  private func answerInMemory<Value>(
+    to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
+  ) -> Response<Value>? {
+    guard let cache, case .forTime = request.cache, interceptors.isEmpty, let prepared = try? request.prepare(relativeTo: baseURL),
+      let plan = CachePlan(request, Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), cache, looksInFiles: false),
+      let stored = plan.answer, !Task.isCancelled, lifetime.isAlive, let value = try? decoder.decode(stored.body, stored.head)
+    else { return nil }
+    return Response(value, stored.head, source: .cache, attempts: 0)
   }
 
   private func run<Value>(_ operation: RequestOperation<Value>) async throws -> Response<Value> {

@@ -138,11 +138,13 @@ final class RequestRun: Sendable {
     download?.letGo()
   }
 
-  private func end(_ outcome: RunOutcome) {
+  /// - Parameter isInBackground: whether this thread is one where decoding may take its time, and is inside of nothing that it holds up.
+  private func end(_ outcome: RunOutcome, isInBackground: Bool = false) {
     guard let remains = close() else { return }
     remains.stop()
     download?.letGo()
-    if let finish = remains.finish { DispatchQueue.global(qos: .userInitiated).async { finish(outcome) } }
+    guard let finish = remains.finish else { return }
+    if isInBackground { finish(outcome) } else { inBackground { finish(outcome) } }
   }
 
   private func close() -> Remains? {
@@ -221,7 +223,7 @@ final class RequestRun: Sendable {
   private func transfer(_ outgoing: Outgoing, _ attempt: Int) {
     guard download == nil else { return subscribe(outgoing, attempt) }
     guard let plan = CachePlan(request, outgoing, client.cache) else { return subscribe(outgoing, attempt) }
-    if let answer = plan.answer { return end(RunOutcome(answer, source: .cache, attempts: attempt - 1)) }
+    if let answer = plan.answer { return end(RunOutcome(answer, source: .cache, attempts: attempt - 1), isInBackground: true) }
     let preview = state.withLock { state in
       state.cachePlan = plan
       defer { if plan.preview != nil { state.preview = nil } }

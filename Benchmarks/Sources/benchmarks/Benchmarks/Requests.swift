@@ -129,12 +129,7 @@ extension Benchmark {
       },
       peer: Contender("URLCache.cachedResponse(for:)", operations: count) {
         for _ in 0..<count { blackHole(urlCache.cachedResponse(for: urlRequest)) }
-      }, target: .ratio(atMost: 1 / 20.0))
-    try session.measure(
-      "the same", unit: "ns/op", count: count,
-      ours: Contender("ResponseCache.response(to:)", operations: count) {
-        for _ in 0..<count { blackHole(cache.response(to: urlRequest)) }
-      }, target: .ours(atMost: 5000))
+      })
 
     let sends = session.pick(5000, quick: 200)
     let configuration = URLSessionConfiguration.ephemeral
@@ -158,7 +153,44 @@ extension Benchmark {
           isOver.wait()
         }
       })
+    try compareHitsOfTasks(session, client, asked, bare, urlRequest)
     bare.invalidateAndCancel()
+  }
+
+  private static func compareHitsOfTasks(
+    _ session: Session, _ client: RequestClient, _ request: Request, _ bare: URLSession, _ urlRequest: URLRequest
+  ) throws {
+    let (hits, peerHits) = (session.pick(50_000, quick: 1000), session.pick(2000, quick: 200))
+    let workload = "a hit in memory, awaited by a task"
+    let ours = Contender("RequestClient.response(to:)", operations: hits) {
+      try awaited {
+        for _ in 0..<hits { blackHole(try await client.response(to: request, lifetime: .process, decoding: .data)) }
+      }
+    }
+    try session.compare(
+      workload, count: hits, ours: ours,
+      peer: Contender("URLSession.data(for:)", operations: peerHits) {
+        try awaited {
+          for _ in 0..<peerHits { blackHole(try await bare.data(for: urlRequest)) }
+        }
+      }, target: .ratio(atMost: 1 / 20.0))
+    try session.measure("the same", unit: "ns/op", count: hits, ours: ours, target: .ours(atMost: 5000))
+  }
+
+  /// Runs a body in a task, and waits on this thread, which is none of the tasks'.
+  private static func awaited(_ body: @escaping @Sendable () async throws -> Void) throws {
+    let end = TaskEnd()
+    Task {
+      do { try await body() } catch { end.error.withLock { $0 = error } }
+      end.hasCome.signal()
+    }
+    end.hasCome.wait()
+    if let error = end.error.withLock({ $0 }) { throw error }
+  }
+
+  private final class TaskEnd: Sendable {
+    let hasCome = DispatchSemaphore(value: 0)
+    let error = Mutex<(any Error)?>(nil)
   }
 
   // MARK: An owner's end
