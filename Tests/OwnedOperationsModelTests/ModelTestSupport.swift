@@ -172,6 +172,7 @@ final class ModelScheduler: OperationScheduler, @unchecked Sendable {  // the ba
   }
 
   func didBeginTaskWait() {}
+  func taskWasCancelled(of operation: OwnedOperation) {}
   func endTaskWait(of operation: OwnedOperation) async { noteEnd() }
   func endBlockingTaskWait(of operation: OwnedOperation) { noteEnd() }
 

@@ -17,6 +17,7 @@ struct OperationSchedulerTests {
     func operation(_ operation: OwnedOperation, didChangePriorityFrom old: Operation.QueuePriority) {
       journal.write("from \(old.rawValue)")
     }
+    func taskWasCancelled(of operation: OwnedOperation) {}
     func beginTaskWait(of operation: OwnedOperation) {}
     func didBeginTaskWait() {}
     func endTaskWait(of operation: OwnedOperation) async {}

@@ -67,6 +67,52 @@ import Testing
     await queue.finished()
   }
 
+  @Test func aDrainInAQueueThatIsFullEndsTheOwnerAllTheSame() async {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let drained = OwnerLifetime()
+    let (begun, ended) = (Event(), Event())
+    drained.onEnd { _ in ended.happen() }
+    let drain = Task {
+      try await queue.run(lifetime: .forTests) {
+        // Begins when the drain has left it the only permit, and is over when its owner has ended.
+        drained.task(on: queue) {
+          begun.happen()
+          await ended.awaited()
+        }
+        return await drained.drain(on: queue, timeout: .milliseconds(1))
+      }
+    }
+    #expect(ended.happens())
+    #expect(await (try? drain.value) == false)
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func aDrainThatGaveUpStandsForNoWait() async {
+    let queue = OwnerScopedQueue()
+    let drained = OwnerLifetime()
+    let (first, gaveUp, mayEnd, isOver) = (Gate(), Event(), Event(), Event())
+    queue.async(lifetime: drained) {
+      first.pass()
+      queue.waitUntilAllOperationsAreFinished()
+      isOver.happen()
+    }
+    #expect(first.hasBegun())
+    let other = Task {
+      try await queue.run(lifetime: .forTests) {
+        await drained.drain(on: queue, timeout: .milliseconds(1))
+        gaveUp.happen()
+        await mayEnd.awaited()
+      }
+    }
+    await gaveUp.awaited()
+    first.open()
+    #expect(eventually { isOver.isPast || queue.core.read { $0.waiting == 1 } })
+    #expect(!isOver.isPast)
+    mayEnd.happen()
+    try? await other.value
+    #expect(isOver.happens())
+  }
+
   @Test func anOwnerThatHasEndedIsNotDrained() async {
     lifetime.end()
     #expect(await !lifetime.drain(on: OwnerScopedQueue()))

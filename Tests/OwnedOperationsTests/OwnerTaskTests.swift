@@ -45,6 +45,74 @@ import Testing
     queue.isSuspended = false
   }
 
+  @Test func aTaskIsWorkOfItsQueueFromTheBeginning() {
+    let (lifetime, queue) = (OwnerLifetime(), OwnerScopedQueue())
+    queue.isSuspended = true
+    // What is to run tasks is busy.
+    let gates = (0..<2 * ProcessInfo.processInfo.activeProcessorCount).map { _ in Gate() }  // this test has one of their threads
+    for gate in gates { Task.detached { gate.pass() } }
+    #expect(gates.prefix(ProcessInfo.processInfo.activeProcessorCount - 1).allSatisfy { $0.hasBegun() })
+    lifetime.task(on: queue) {}
+    #expect(queue.operationCount(ownedBy: lifetime) == 1)
+    for gate in gates { gate.open() }
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.succeeded == 1)
+  }
+
+  @Test func aTaskHasThePriorityOfItsCallerInTheQueue() async {
+    let (lifetime, queue) = (OwnerLifetime(), OwnerScopedQueue())
+    queue.isSuspended = true
+    await Task(priority: .low) { _ = lifetime.task(on: queue) {} }.value
+    _ = lifetime.task(priority: .high, on: queue) {}
+    #expect(queue.operations(ownedBy: lifetime).map(\.queuePriority.rawValue).sorted() == [-4, 4])
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+  }
+
+  /// - Parameter byHand: the task is cancelled, not its owner ended.
+  @Test(arguments: [false, true]) func aTaskThatIsCancelledInAWaitNeedsNoPermitToEnd(byHand: Bool) async {
+    let (lifetime, queue) = (OwnerLifetime(), OwnerScopedQueue(maxConcurrentOperationCount: 1))
+    let gate = Gate()
+    let work = OwnedBlockOperation(lifetime: .forTests) { gate.pass() }
+    let isOver = Event()
+    let task = lifetime.task(on: queue) {
+      queue.addOperation(work)
+      defer { isOver.happen() }
+      try await work.finishedUnlessCancelled()
+    }
+    #expect(gate.hasBegun())  // with the permit that the task has left to it
+    if byHand { task.cancel() } else { lifetime.end() }
+    #expect(isOver.happens())
+    await #expect(throws: CancellationError.self) { try await task.value }
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.core.read { $0.yielded == 0 && $0.detached == 0 } })
+  }
+
+  @Test func aTaskThatIsCancelledWhileItAsksForItsPermitBackGoesOn() async {
+    let (lifetime, queue) = (OwnerLifetime(), OwnerScopedQueue(maxConcurrentOperationCount: 1))
+    let (first, second) = (OwnedBlockOperation(lifetime: .forTests) {}, Gate())
+    let isOver = Event()
+    queue.isSuspended = true
+    let task = lifetime.task(on: queue) {
+      queue.addOperation(first)
+      queue.async(lifetime: .forTests) { second.pass() }
+      await first.finished()
+      isOver.happen()
+    }
+    queue.isSuspended = false
+    #expect(second.hasBegun())
+    first.finish()
+    #expect(eventually { queue.core.read { !$0.returning.isEmpty } || isOver.isPast })
+    lifetime.end()
+    #expect(isOver.happens())
+    second.open()
+    _ = try? await task.value
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.core.read { $0.yielded == 0 && $0.detached == 0 } })
+  }
+
   @Test func aTaskTakesOnePermitForItsLife() async throws {
     let lifetime = OwnerLifetime()
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)

@@ -75,9 +75,9 @@ import Testing
   private final class ByHand: OwnedOperation, @unchecked Sendable {  // a constant
     private let body: @Sendable () -> Void
 
-    init(_ body: @escaping @Sendable () -> Void) {
+    init(_ lifetime: OwnerLifetime = .forTests, _ body: @escaping @Sendable () -> Void) {
       self.body = body
-      super.init(lifetime: .forTests)
+      super.init(lifetime: lifetime)
     }
 
     override var isAsynchronous: Bool { true }
@@ -106,6 +106,66 @@ import Testing
     operation.finish()
     queue.addOperation(late)
     #expect(eventually { late.isFinished })
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
+  }
+
+  @Test func aBarrierDoesNotWaitForAnOperationThatWasFinishedInAWaitForItsQueue() {
+    let gate = Gate()
+    let behind = OwnedBlockOperation(lifetime: .forTests) {}
+    let operation = ByHand {
+      gate.pass()
+      behind.waitUntilFinished()
+    }
+    queue.addOperation(operation)
+    #expect(gate.hasBegun())
+    queue.addBarrierBlock {}
+    queue.addOperation(behind)
+    gate.open()
+    #expect(eventually { queue.core.read { $0.yielded == 1 && $0.waiting == 1 } })
+    operation.finish()
+    #expect(eventually { behind.isFinished })
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
+  }
+
+  /// Not finished; the question may be held up.
+  private final class SlowToAnswer: Operation, @unchecked Sendable {  // constants
+    let gate = Gate()
+    let isArmed = Atomic<Bool>(false)
+
+    override var isFinished: Bool {
+      if Worker.current != nil, isArmed.exchange(false, ordering: .acquiringAndReleasing) { gate.pass() }
+      return super.isFinished
+    }
+  }
+
+  @Test func anOperationIsFinishedWhileItsWorkerAsksWhatItIsAboutToWaitFor() {
+    let lifetime = OwnerLifetime()
+    let (plain, near) = (SlowToAnswer(), OwnedBlockOperation(lifetime: .forTests) {})
+    plain.addDependency(near)
+    let awaited = OwnedBlockOperation(lifetime: .forTests) {}
+    awaited.addDependency(plain)
+    let begun = Gate()
+    let operation = ByHand(lifetime) {
+      begun.pass()
+      awaited.waitUntilFinished()
+    }
+    queue.addOperation(operation)
+    #expect(begun.hasBegun())
+    queue.addOperation(near)
+    plain.isArmed.store(true, ordering: .releasing)
+    begun.open()
+    #expect(plain.gate.hasBegun())
+    operation.finish()
+    lifetime.end()
+    LifetimeReaper.waitUntilIdle()
+    #expect(queue.operationCount(ownedBy: lifetime) == 0)
+    plain.gate.open()
+    let plainQueue = OperationQueue()
+    plainQueue.addOperation(plain)
+    queue.addOperation(awaited)
+    #expect(eventually { awaited.isFinished })
     #expect(queue.becomesIdle())
     #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
   }

@@ -38,6 +38,24 @@ import Testing
     #expect(statistics.skippedForEndedOwners == 2)
   }
 
+  @Test func aNodeOfAnOwnerThatSharedItsTokenIsCancelledForItsEnd() throws {
+    let queue = OwnerScopedQueue()
+    let token = OwnerLifetime.Token()
+    let graph = OperationGraph(lifetime: .forTests)
+    graph.dependencyPolicy = .requireSuccess
+    let node = {
+      let going = Sharing(token)
+      return graph.node(owner: going) { _ in Issue.record("has run without its owner") }
+    }()
+    let next = graph.node { Issue.record("has run though the node before has not") }
+    node.precedes(next)
+    let run = try graph.run(on: queue)
+    #expect(queue.becomesIdle())
+    #expect(run.outcome(of: node)?.reason == .ownerEnded(token.lifetime.id))
+    #expect(run.nodeCounts.succeeded == 0 && run.nodeCounts.cancelled == 2)
+    #expect(queue.statistics.started == 0)
+  }
+
   @Test func workThatAnOwnerAddsInItsDeinitIsCancelledForItsEnd() {
     let queue = OwnerScopedQueue()
     let added = Mutexed<OwnedOperation?>(nil)

@@ -245,15 +245,42 @@ import Testing
     #expect(queue.becomesIdle())
     #expect(third.becomesIdle())
   }
-}
 
-extension OwnerScopedQueue {
-  /// Whether there is work that waits because only bodies hold its owner.
-  fileprivate var holdsWorkBack: Bool {
-    core.note { state in
-      var isHeldBack = false
-      for stage in state.stages { stage.forEachSlot { if $0.isHeldBack { isHeldBack = true } } }
-      return isHeldBack
-    }
+  // MARK: What changes while a thread waits
+
+  @Test func aLimitIsSetWhileABodyWaits() {
+    let queue = OwnerScopedQueue()
+    let work = Self.block()
+    queue.async(lifetime: .forTests) { work.waitUntilFinished() }
+    #expect(eventually { queue.core.read { $0.waiting == 1 } })
+    queue.maxConcurrentOperationCount = 1
+    queue.addOperation(work)
+    #expect(eventually { work.isFinished })
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func aLimitForOwnersIsSetWhileABodyWaits() {
+    let queue = OwnerScopedQueue()
+    let work = Self.block()
+    queue.async(lifetime: .forTests) { work.waitUntilFinished() }
+    #expect(eventually { queue.core.read { $0.waiting == 1 } })
+    queue.maxConcurrentOperationCountPerOwner = 1
+    queue.addOperation(work)
+    #expect(eventually { work.isFinished })
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func theWaitOfAnOperationThatABodyStartsByHandIsTheBodysToo() {
+    let (queue, other) = (Self.serialQueue(), OwnerScopedQueue())
+    let work = Self.block()
+    let inner = Self.block { work.waitUntilFinished() }
+    let outer = Self.block { inner.start() }
+    other.addOperation(outer)
+    #expect(eventually { inner.lock.withLock { inner.extras?.currentWaits.isEmpty == false } })
+    queue.async(lifetime: .forTests) { outer.waitUntilFinished() }
+    #expect(eventually { queue.core.read { $0.waiting == 1 } })
+    queue.addOperation(work)
+    #expect(eventually { work.isFinished })
+    #expect(queue.becomesIdle() && other.becomesIdle())
   }
 }

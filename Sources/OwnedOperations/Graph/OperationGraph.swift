@@ -100,7 +100,7 @@ public final class OperationGraph: Sendable {
         defer { hold.endWithoutRelease(object) }  // the node is not over yet
         try hold.call(erased, with: object)
       case .heldBack: throw NodeHeldBack(hold: hold)
-      case .gone: break
+      case .gone: throw NodeOwnerHasGone()
       }
     }
   }
@@ -203,3 +203,6 @@ extension Operation.QueuePriority {
 
 /// Thrown by a node's closure that has not called the node's body: only the owner's own bodies hold it.
 struct NodeHeldBack: Error { let hold: OwnerHold }
+
+/// The same: the owner has gone, though its lifetime has not ended.
+struct NodeOwnerHasGone: Error {}

@@ -40,13 +40,14 @@ final class WaitingThread: OperationWaiter, @unchecked Sendable {  // `isOver` i
 
 /// Every wait that blocks a thread goes through here.
 enum BlockingRegion {
-  /// How often a wait looks at its target again without having been told.
-  private static let lookInterval = DispatchTimeInterval.milliseconds(50)
+  /// A wait looks at its target again without having been told: first after so many milliseconds, then after twice as long each time.
+  private static let firstPause = 50
+  private static let longestPause = 1000
 
   static func perform(for target: WaitTarget, _ thread: WaitingThread) {
-    let operation = OperationThread.innermost
-    operation?.setCurrentWait(target, of: thread)
-    defer { operation?.setCurrentWait(nil, of: thread) }
+    let operations = OperationThread.operationsInside
+    for operation in operations { operation.setCurrentWait(target, of: thread) }
+    defer { for operation in operations { operation.setCurrentWait(nil, of: thread) } }
     let taskWait = OperationTask.beginWait(for: target)
     defer { taskWait?.endBlocking() }
     taskWait?.look()
@@ -58,10 +59,12 @@ enum BlockingRegion {
     // What this thread's worker had taken beside the body has gone back to the queue, and counts now.
     if ownBody == nil { ownBody = OwnBodyWait.begin(for: target) }
     let isBody = OwnBodyWait.isInBody
+    var pause = firstPause
     while true {
       let mayYield = observer?.isStillBlocked(for: target) ?? false
       guard mayYield || taskWait != nil || isBody && ownBody == nil else { return thread.wait() }
-      if thread.wait(for: lookInterval) { return }
+      if thread.wait(for: .milliseconds(pause)) { return }
+      pause = min(longestPause, pause * 2)
       taskWait?.look()
       if ownBody == nil { ownBody = OwnBodyWait.begin(for: target) }
     }

@@ -36,6 +36,8 @@ protocol OperationScheduler: AnyObject, Sendable {
   func endTaskWait(of operation: OwnedOperation) async
   /// The same, for a thread.
   func endBlockingTaskWait(of operation: OwnedOperation)
+  /// `isTaskCancelled` is true from now on: what the task waits for now is its end. Any thread, outside locks.
+  func taskWasCancelled(of operation: OwnedOperation)
 }
 
 extension OwnedOperation {
@@ -109,7 +111,10 @@ extension OwnedOperation {
   /// Those who wait for the operation may hold a permit that it needs.
   private func noteAttachment() {
     let waiters = lock.withLock { extras?.waiters ?? [] }
+    guard !waiters.isEmpty else { return }
     for waiter in waiters { waiter.targetDidChange() }
+    // Not here, under the scheduler's lock: a waiter may have the last reference to an operation of the user's.
+    DeferredReleases.add(contentsOf: consume waiters)
   }
 
   private func reasonToRefuse() -> Refusal.Reason {

@@ -84,6 +84,12 @@ final class TaskWait: @unchecked Sendable {  // `state` is guarded by `lock`
 }
 
 extension OwnedOperation {
+  /// After `isTaskCancelled` has become true: a wait of the task that is over asks for a permit no longer.
+  final func tellSchedulerOfCancelledTask() {
+    guard isAsynchronous, let scheduler = lock.withLock({ scheduler }) else { return }
+    scheduler.taskWasCancelled(of: self)
+  }
+
   /// The work of an asynchronous operation, in its task.
   final func runInTask<Result>(
     isolation: isolated (any Actor)? = #isolation, _ work: () async throws -> Result

@@ -24,10 +24,16 @@ enum OperationThread {
     }
   }
 
-  /// The operation whose work this thread runs, if it is not just asking it something.
-  static var innermost: OwnedOperation? {
-    guard let frame = ThreadSlot.operation.pointer?.load(as: Frame.self), case .work = frame.purpose else { return nil }
-    return frame.operation.object
+  /// The operations whose work this thread runs: one may have started another by hand. All of them wait when it waits.
+  static var operationsInside: [OwnedOperation] {
+    var operations: [OwnedOperation] = []
+    var next = ThreadSlot.operation.pointer
+    while let pointer = next {
+      let frame = pointer.load(as: Frame.self)
+      if case .work = frame.purpose { operations.append(frame.operation.object) }
+      next = frame.outer
+    }
+    return operations
   }
 
   /// Whether this thread is just asking the operation `isReady`, for a start.

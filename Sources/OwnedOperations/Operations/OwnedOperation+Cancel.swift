@@ -108,6 +108,7 @@ extension OwnedOperation {
         if change.turned(.finishClaimed) { completeFinish(&aftermath) }
       }
     }
+    if load().phase == .executing { tellSchedulerOfCancelledTask() }
     cancelDependents(&aftermath)
     if load().contains(.isObserved) { aftermath.announceChanges(of: self) }
     aftermath.announceCancellation(of: self)

@@ -23,7 +23,8 @@ final class WaitingTask: OperationWaiter, @unchecked Sendable {  // all is guard
 
   override func targetDidChange() {
     guard let watched = lock.withLock({ watched }) else { return }
-    ThreadStart.onPool(qos: .default) { watched.look() }  // a look takes the scheduler's lock
+    ThreadStart.onPool(qos: .default) { [watched] in watched.look() }  // a look takes the scheduler's lock
+    DeferredReleases.add(consume watched)  // not here, under the scheduler's lock: it may have the last reference to an operation
   }
 
   func install(_ new: CheckedContinuation<Void, any Error>) {

@@ -125,6 +125,9 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}
 
+  /// Whether what is left of its task is on its way to its end, and needs no permit. Asked under a scheduler's lock; once true, for good.
+  var isTaskCancelled: Bool { load().isCancelled }
+
   /// Stops work that goes on by itself: a task. Called before `didCancel`.
   func cancelWork() {}
 

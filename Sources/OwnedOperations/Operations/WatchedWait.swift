@@ -16,7 +16,7 @@ import Dispatch
 /// - whoever attaches the operation that it awaits, or begins a wait in that one's body: at once, in the background (`targetDidChange`);
 /// - `WatchedWaits`, a timer: what changes further away tells nobody.
 ///
-/// A thread that waits looks by itself, every 50 ms: see `BlockingRegion`.
+/// A thread that waits looks by itself, as often: see `BlockingRegion`.
 final class WatchedWait: Sendable {
   private let permit: TaskWait?
   private let owner: OwnBodyTaskWait?

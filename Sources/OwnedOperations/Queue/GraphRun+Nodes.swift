@@ -100,8 +100,11 @@ extension GraphRun {
     } catch let heldBack as NodeHeldBack {
       worker.batch.setNodesOver(succeeded)
       guard let slot = queue?.putBack(node, of: self) else { return .ownerEnded }
-      heldBack.hold.keep(slot)
+      if let queue { heldBack.hold.keep(HeldBackSlot(slot, queue)) }
       return .listed
+    } catch is NodeOwnerHasGone {
+      worker.batch.setNodesOver(succeeded)
+      return .ownerEnded
     } catch {
       noteError(error, of: node)
       return .failed

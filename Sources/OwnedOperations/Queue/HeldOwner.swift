@@ -49,8 +49,7 @@ struct HeldOwner: ~Copyable {
 
   /// Before the next record is begun.
   @inline(__always)  // for each job with an owner
-  mutating func letGo(unlessFor slot: Borrowed<OwnerSlot>?) {
-    let next = slot?.with { $0.unretainedLifetime?.address }
+  mutating func letGo(unlessFor next: UnsafeMutableRawPointer?) {
     if next == nil || next != lifetime { letGo() }
   }
 

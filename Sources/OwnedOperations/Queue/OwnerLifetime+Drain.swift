@@ -38,27 +38,35 @@ extension OwnerLifetime {
     let outcome = DrainOutcome()
     let timer = timeout.map { outcome.settle(after: $0) }
     let operation = OperationTask.current?.operation
-    let isDone = await WaitTarget.work(of: queue, ownedBy: self).whileWaiting {
-      // Whoever waits may have to give up; the queue's own wait lasts until the work is done.
-      Task.detached {
-        await queue.untilFinished(self, inside: operation)
-        outcome.settle(true)
-      }
-      return await withTaskCancellationHandler {
+    return await WaitTarget.work(of: queue, ownedBy: self).whileWaiting {
+      queue.insert(outcome, for: self, inside: operation)
+      let isDone = await withTaskCancellationHandler {
         await outcome.settled()
       } onCancel: {
         outcome.settle(false)
       }
+      timer?.cancel()
+      if !isDone { queue.remove(outcome, for: self) }
+      // Not after the wait: a task gets its permit back there, and who has it may be over only when the owner ends.
+      let hasEndedBefore = !isAlive
+      end()
+      return isDone && !hasEndedBefore
     }
-    timer?.cancel()
-    let hasEndedBefore = !isAlive
-    end()
-    return isDone && !hasEndedBefore
+  }
+}
+
+extension OwnerScopedQueue {
+  fileprivate func insert(_ outcome: DrainOutcome, for lifetime: OwnerLifetime, inside operation: OwnedOperation?) {
+    core.mutate { state, _ in state.insert(.drain(outcome), for: lifetime, inside: operation.flatMap { state.asWaiting($0) }) }
+  }
+
+  fileprivate func remove(_ outcome: DrainOutcome, for lifetime: OwnerLifetime) {
+    core.mutate { state, _ in state.remove(outcome, for: lifetime) }
   }
 }
 
 /// What comes first: all is done, or it is to be waited for no longer.
-private final class DrainOutcome: @unchecked Sendable {  // guarded by `lock`
+final class DrainOutcome: @unchecked Sendable {  // guarded by `lock`
   private static let timerQueue = DispatchQueue(label: "OwnedOperations.drains", qos: .userInitiated)
 
   private let lock = Lock()

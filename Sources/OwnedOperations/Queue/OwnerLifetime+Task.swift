@@ -31,6 +31,8 @@ extension OwnerLifetime {
   public func task<Success: Sendable>(
     priority: TaskPriority? = nil, on queue: OwnerScopedQueue? = nil, _ body: @escaping @Sendable () async throws -> Success
   ) -> Task<Success, any Error> {
+    // A place in the queue's order, and a part of the owner's work, from now on.
+    let place = queue.map { ($0, $0.addTurn(lifetime: self, priority: .init(priority ?? Task.currentPriority))) }
     let cancellation = TaskCancellation()
     let endCall = LifetimeEndCall(self) {
       // Handlers of a cancellation are the user's.
@@ -39,8 +41,11 @@ extension OwnerLifetime {
     let task = Task(priority: priority) {
       defer { endCall.leave() }
       // The load of the lifetime comes last, and decides.
-      guard !Task.isCancelled, isAlive else { throw CancellationError() }
-      if let queue { return try await queue.run(lifetime: self, priority: .init(priority), body) }
+      guard !Task.isCancelled, isAlive else {
+        if let (queue, turn) = place { queue.giveUp(turn) }
+        throw CancellationError()
+      }
+      if let (queue, turn) = place { return try await queue.run(turn, body) }
       let value = try await body()
       guard isAlive else { throw CancellationError() }
       return value

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 /// Swift concurrency: tasks run on the queue's threads, and the end of an owner cancels them.
 extension OwnerScopedQueue: TaskExecutor {
@@ -108,8 +109,30 @@ extension OwnerScopedQueue: TaskExecutor {
   private func run<T: Sendable>(
     _ turn: Turn, _ priority: Operation.QueuePriority, _ body: @escaping @Sendable () async throws -> T
   ) async throws -> T {
+    add(turn, priority)
+    return try await run(turn, body)
+  }
+
+  private func add(_ turn: Turn, _ priority: Operation.QueuePriority) {
     if priority != .normal { turn.queuePriority = priority }
     addOperation(turn)
+  }
+
+  /// Takes a place in the queue for a task that is about to be made.
+  func addTurn(lifetime: OwnerLifetime, priority: Operation.QueuePriority) -> Turn {
+    let turn = Turn(lifetime: lifetime, nil)
+    add(turn, priority)
+    return turn
+  }
+
+  /// The task doesn't want its place.
+  func giveUp(_ turn: Turn) {
+    turn.cancel()
+    finish(turn)
+  }
+
+  /// Runs a body in the place that was taken for it.
+  func run<T: Sendable>(_ turn: Turn, _ body: @escaping @Sendable () async throws -> T) async throws -> T {
     // If this is the task of an operation, that one may have to make room when the body waits.
     let waiter = OperationTask.current.map { _ in WaitingTask() }
     if let waiter { _ = turn.addWaiter(waiter) }
@@ -123,14 +146,18 @@ extension OwnerScopedQueue: TaskExecutor {
     await withTaskCancellationHandler {
       await turn.came.wait()
     } onCancel: {
-      turn.cancelBeforeItCame()
+      turn.callerWasCancelled()
     }
     guard turn.isExecuting, !turn.isCancelled else {
       finish(turn)
       throw CancellationError()
     }
     do {
-      let value = try await run(body, during: turn)
+      let value = try await withTaskCancellationHandler {
+        try await run(body, during: turn)
+      } onCancel: {
+        turn.callerWasCancelled()
+      }
       finish(turn)
       if turn.isCancelled { throw CancellationError() }
       return value
@@ -194,12 +221,13 @@ public struct WeakOwner<Owner: AnyObject & Sendable>: Sendable {
 private struct OwnerHasGone: Error {}
 
 /// The place in the queue of a task: an asynchronous operation that executes while the task has its turn.
-private final class Turn: OwnedOperation, @unchecked Sendable {  // stores constants only
-  let came = Signal()
-  let wasCancelled = Signal()
+final class Turn: OwnedOperation, @unchecked Sendable {  // stores constants only
+  fileprivate let came = Signal()
+  fileprivate let wasCancelled = Signal()
+  private let isCallerCancelled = Atomic<Bool>(false)
   private let holding: OperationOwnerHold?
 
-  init(lifetime: OwnerLifetime, _ holding: OperationOwnerHold?) {
+  fileprivate init(lifetime: OwnerLifetime, _ holding: OperationOwnerHold?) {
     self.holding = holding
     super.init(lifetime: lifetime)
     // Made for an owner that has ended, it will not be told so.
@@ -220,11 +248,15 @@ private final class Turn: OwnedOperation, @unchecked Sendable {  // stores const
     came.fire()
   }
 
-  func letGoOfOwner() { holding?.end() }
+  fileprivate func letGoOfOwner() { holding?.end() }
 
-  /// The task that waits was cancelled. Once its turn has come, that is the body's affair.
-  func cancelBeforeItCame() {
+  override var isTaskCancelled: Bool { super.isTaskCancelled || isCallerCancelled.load(ordering: .acquiring) }
+
+  /// The task was cancelled. Once its turn has come, that is the body's affair.
+  fileprivate func callerWasCancelled() {
     if !isExecuting { cancel() }
+    isCallerCancelled.store(true, ordering: .releasing)
+    tellSchedulerOfCancelledTask()
   }
 }
 

@@ -170,6 +170,8 @@ extension OwnerScopedQueue: OperationScheduler {
     if !endTaskWait(of: operation, .thread(thread)) { thread.wait() }
   }
 
+  func taskWasCancelled(of operation: OwnedOperation) { core.mutate { state, _ in state.taskWasCancelled(of: operation) } }
+
   private func endTaskWait(of operation: OwnedOperation, _ waiter: Waiter) -> Bool {
     core.mutate { state, _ in state.endTaskWait(of: operation, waiter) }
   }

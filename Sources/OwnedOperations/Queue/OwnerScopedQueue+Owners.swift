@@ -231,12 +231,10 @@ extension OwnerScopedQueue {
     let thread = WaitingThread()
     let worker = Worker.current.flatMap { $0.works(for: self) ? $0 : nil }
     let isInBody = worker?.isInBody ?? false
-    let isInside = worker?.isInUnfinishedWork ?? false
     let operation = OperationTask.current?.operation  // whose task blocks this thread
     func insert(_ state: inout QueueState) {
       if let worker, !isInBody { state.setOutside(worker) }
-      let inside = isInside ? WaitList.Inside(lifetime: worker?.currentSlot?.lifetime, operation: worker?.operationInside) : nil
-      state.insert(.thread(thread), for: lifetime, inside: operation.flatMap { state.asWaiting($0) } ?? inside)
+      state.insert(.thread(thread), for: lifetime, inside: operation.flatMap { state.asWaiting($0) } ?? worker?.unfinishedWork)
     }
     if Mutation.waiterMissesTheFinish.isOn { core.note { insert(&$0) } } else { core.mutate { state, _ in insert(&state) } }
     BlockingRegion.perform(for: .work(of: self, ownedBy: lifetime), thread)
@@ -244,15 +242,11 @@ extension OwnerScopedQueue {
 
   func finished(_ lifetime: OwnerLifetime?) async {
     let operation = OperationTask.current?.operation
-    await WaitTarget.work(of: self, ownedBy: lifetime).whileWaiting { await untilFinished(lifetime, inside: operation) }
-  }
-
-  /// For those who have said that they wait.
-  /// - Parameter operation: the one whose task waits.
-  func untilFinished(_ lifetime: OwnerLifetime?, inside operation: OwnedOperation?) async {
-    await withCheckedContinuation { continuation in
-      core.mutate { state, _ in
-        state.insert(.task(continuation), for: lifetime, inside: operation.flatMap { state.asWaiting($0) })
+    await WaitTarget.work(of: self, ownedBy: lifetime).whileWaiting {
+      await withCheckedContinuation { continuation in
+        core.mutate { state, _ in
+          state.insert(.task(continuation), for: lifetime, inside: operation.flatMap { state.asWaiting($0) })
+        }
       }
     }
   }

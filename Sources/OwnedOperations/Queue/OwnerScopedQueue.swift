@@ -112,23 +112,25 @@ public final class OwnerScopedQueue: Sendable {
   /// - Parameter isForOwnWork: a body waits for work of this queue.
   func workerWillBlock(_ worker: Worker, isForOwnWork: Bool) {
     core.mutate { state, _ in
-      if !worker.isInBody { state.setOutside(worker) }
+      // Asked again, under the lock: an operation may have been finished from elsewhere, and its record counted.
+      let isInBody = worker.isInBody
+      if !isInBody { state.setOutside(worker) }
       state.beginWait(of: worker)
       state.settle(worker, includingCurrent: worker.isOutside)
       state.takeBatchBack(from: worker)
-      if isForOwnWork { state.yield(worker.permit, bodyOf: worker.currentSlot) }
+      if isForOwnWork, isInBody { state.yield(worker.permit, bodyOf: worker.currentSlot) }
     }
   }
 
   /// What a body waits for has turned out to be work of this queue.
   func workerYields(_ worker: Worker) {
-    core.mutate { state, _ in state.yield(worker.permit, bodyOf: worker.currentSlot) }
+    core.mutate { state, _ in
+      if worker.isInBody { state.yield(worker.permit, bodyOf: worker.currentSlot) }
+    }
   }
 
-  /// Whether the worker holds a permit that others may be in want of.
-  func keepsPermit(_ worker: Worker) -> Bool {
-    core.read { !worker.permit.isYielded && ($0.limit != .max || $0.ownerLimit != .max) }
-  }
+  /// Whether the worker holds a permit that others may be in want of, if not now, then when somebody sets a limit.
+  func keepsPermit(_ worker: Worker) -> Bool { core.read { _ in !worker.permit.isYielded } }
 
   func workerDidUnblock(_ worker: Worker) {
     core.mutate { state, _ in state.endWait(of: worker) }?.wait()

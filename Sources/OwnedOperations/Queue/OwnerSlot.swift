@@ -2,7 +2,7 @@
 ///
 /// Guarded by the queue's lock, but for the constants. A slot is a member of its owner's lifetime and so hears of the end; the slot of
 /// work without an owner has no lifetime.
-final class OwnerSlot: LifetimeMember, HeldBackWork {
+final class OwnerSlot: LifetimeMember {
   let lifetime: OwnerLifetime?
   /// The same, for those who must not count references: the count is in a cache line that other threads want.
   let unretainedLifetime: Borrowed<OwnerLifetime>?
@@ -108,13 +108,20 @@ final class OwnerSlot: LifetimeMember, HeldBackWork {
     for level in 0..<Stage.levelCount { lane(at: level)?.work.leaveBorrowedChunks() }
   }
 
-  func ownerWasDecided() {
-    queue?.queue?.goOn(with: self)
-  }
-
   func lifetimeDidEnd() {
     queue?.queue?.ownerDidEnd(self)
   }
+}
+
+/// Work of an owner that is held back. Until that is decided it keeps its queue, which may have nobody else: it finishes its work before it
+/// goes.
+final class HeldBackSlot: HeldBackWork {
+  private let slot: OwnerSlot
+  private let queue: OwnerScopedQueue
+
+  init(_ slot: OwnerSlot, _ queue: OwnerScopedQueue) { (self.slot, self.queue) = (slot, queue) }
+
+  func ownerWasDecided() { queue.goOn(with: slot) }
 }
 
 /// Slots that have been taken out of their stages and have yet to leave their lifetimes. Guarded by the queue's lock.

@@ -11,6 +11,7 @@
 /// - Who returns comes before new work: of the queue, if the queue's limit stands in its way (`returnsComeFirst`), else of its owner
 ///   (`OwnerSlot.returning`).
 /// - Nothing that returns waits for a worker that is on its way: it may be on the one thread that both need.
+/// - The task of an operation that has been cancelled needs no permit to go on: it is to come to its end.
 /// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last takes it back; see
 ///   `TaskPermit`. An operation that was started by hand has none to yield; one whose start has not returned will have it then.
 ///
@@ -188,9 +189,16 @@ extension QueueState {
   mutating func endTaskWait(of operation: OwnedOperation, _ waiter: Waiter) -> Bool {
     guard let permit = taskPermits[ObjectIdentifier(operation)] else { return true }
     permit.waits -= 1
-    guard permit.waits == 0, permit.isYielded, !takeBackAtOnce(permit) else { return true }
+    guard permit.waits == 0, permit.isYielded, !operation.isTaskCancelled || Mutation.cancelledTaskNeedsAPermit.isOn,
+      !takeBackAtOnce(permit)
+    else { return true }
     askBack(permit, waiter)
     return false
+  }
+
+  /// The operation's task was cancelled, and says so by now.
+  mutating func taskWasCancelled(of operation: OwnedOperation) {
+    if let permit = taskPermits[ObjectIdentifier(operation)], !Mutation.cancelledTaskNeedsAPermit.isOn { stopAsking(permit) }
   }
 
   /// The operation has finished. What is left of its task needs no permit.
@@ -227,6 +235,10 @@ extension QueueState {
   private mutating func takeBack(_ permit: Permit) {
     permit.isYielded = false
     yielded -= 1
+    takeOwnersBack(permit)
+  }
+
+  private mutating func takeOwnersBack(_ permit: Permit) {
     guard let slot = permit.slot else { return }
     permit.slot = nil
     slot.yielded -= 1
@@ -237,12 +249,15 @@ extension QueueState {
 
   /// The worker is, or is found to be, blocked in code of the user's that is no body. Its record is over, and its permit goes to others.
   mutating func setOutside(_ worker: Worker) {
-    guard !worker.isOutside, !worker.permit.isYielded else { return }
+    guard !worker.isOutside else { return }
     worker.isOutside = true
     // What it has taken comes before what others take now.
     takeBatchBack(from: worker)
     settle(worker, includingCurrent: true)
-    yield(worker.permit, bodyOf: nil)
+    guard worker.permit.isYielded else { return yield(worker.permit, bodyOf: nil) }
+    // By the body, which is none any more: nothing of the owner's comes back.
+    stopAsking(worker.permit)
+    takeOwnersBack(worker.permit)
   }
 
   /// The worker looks for work again. It needs a permit like anybody who asks for work.

@@ -318,12 +318,12 @@ struct QueueState: ~Copyable {
   /// - Parameter includingCurrent: whether the record that it began last is over.
   mutating func settle(_ worker: Worker, includingCurrent: Bool) {
     var finished = 0
-    var skipped = 0
+    var notRun = 0
     worker.batch.settle(includingCurrent: includingCurrent) { lane, tally in
       let over = tally.counted + tally.nodes
       statistics.count(tally)
       finished += over
-      skipped += tally.skipped
+      notRun += tally.skipped + tally.cancelled
       lane.unretainedSlot.with { slot in
         slot.unretainedStage.with {
           $0.finish(slot, count: over)
@@ -332,7 +332,7 @@ struct QueueState: ~Copyable {
         if tally.records > 0 { afterFinish(of: slot) }
       }
     }
-    finish(finished, withoutRunning: skipped)
+    finish(finished, withoutRunning: notRun)
   }
 
   /// Something of the owner's is over: another turn of its may be due, or its slot.
@@ -503,6 +503,8 @@ struct QueueState: ~Copyable {
     let wait = waits.insert(waiter, for: lifetime, inside: inside, unfinished: waits[lifetime] == nil ? unfinished(ownedBy: lifetime) : 0)
     for stage in stages { stage.existingSlot(for: lifetime)?.awaited = wait }
   }
+
+  mutating func remove(_ outcome: DrainOutcome, for lifetime: OwnerLifetime) { waits.remove(outcome, for: lifetime) }
 
   /// Nil if the operation is not in the queue, or has finished.
   func asWaiting(_ operation: OwnedOperation) -> WaitList.Inside? {

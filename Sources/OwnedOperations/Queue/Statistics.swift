@@ -24,7 +24,7 @@ extension OwnerScopedQueue {
 
     /// Counts jobs and graph nodes that are over.
     mutating func count(_ tally: WorkBatch.Tally) {
-      started += tally.succeeded + tally.failed + tally.cancelled + tally.nodes
+      started += tally.succeeded + tally.failed + tally.nodes
       succeeded += tally.succeeded + tally.nodes
       failed += tally.failed
       cancelled += tally.cancelled + tally.skipped

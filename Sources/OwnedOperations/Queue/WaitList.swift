@@ -2,11 +2,13 @@
 enum Waiter: Sendable {
   case thread(WaitingThread)
   case task(CheckedContinuation<Void, Never>)
+  case drain(DrainOutcome)
 
   func resume() {
     switch self {
     case .thread(let thread): thread.wake()
     case .task(let continuation): continuation.resume()
+    case .drain(let outcome): outcome.settle(true)
     }
   }
 }
@@ -120,6 +122,14 @@ struct WaitList {
     wait.group.insert(Entry(waiter: waiter, inside: inside), target: lifetime)
     wait.listIfDue()
     return wait
+  }
+
+  /// A drain gives up. Linear in the waits for the owner.
+  mutating func remove(_ outcome: DrainOutcome, for lifetime: OwnerLifetime) {
+    guard let wait = self[lifetime] else { return }
+    let given = wait.group.takeThose({ if case .drain(let other) = $0.waiter { other === outcome } else { false } }, target: lifetime)
+    forget(given)
+    forgetIfEmpty(wait)
   }
 
   private mutating func note(_ inside: Inside?) {

@@ -25,7 +25,11 @@ final class WorkBatch: Sendable {
   static let leastBorrowed = 8
 
   enum Result: UInt8 {
-    case succeeded, failed, cancelled, skipped
+    case succeeded, failed
+    /// Before it began.
+    case cancelled
+    /// Because its owner had ended.
+    case skipped
     /// Operations tell the queue themselves when they finish.
     case countsItself
   }
@@ -33,6 +37,8 @@ final class WorkBatch: Sendable {
   /// What there is to know of a record. Side by side, because a batch is often of one record, for which each cache line counts.
   private struct Entry: ~Copyable {
     let lane: Borrowed<Lane>
+    /// Of the record's owner, to be compared: lane and slot may go with what others take away.
+    let lifetime: UnsafeMutableRawPointer?
     /// Bit 0: a job, or a node, has begun. Bit 1: the record is over, `result` says how. The rest: how many graph nodes it has led to that
     /// are over and succeeded.
     let progress = Atomic<Int>(0)
@@ -98,7 +104,8 @@ final class WorkBatch: Sendable {
 
   @inline(__always)
   private func addEntries(_ added: Int, of lane: Borrowed<Lane>) {
-    for index in count..<count + added { (entries + index).initialize(to: Entry(lane: lane)) }
+    let lifetime = lane.with { $0.unretainedSlot.with { $0.unretainedLifetime?.address } }
+    for index in count..<count + added { (entries + index).initialize(to: Entry(lane: lane, lifetime: lifetime)) }
     count += added
   }
 
@@ -237,12 +244,11 @@ final class WorkBatch: Sendable {
   @inline(__always)
   func setCountsItself(at index: Int) { entries[index].result = .countsItself }
 
-  /// Whose record is next, if there is one. For the worker; others may take it away.
+  /// The lifetime whose record is next, if there is one; to be compared, it may go. For the worker; others may take the record away.
   @inline(__always)
-  var nextSlot: Borrowed<OwnerSlot>? {
+  var nextLifetime: UnsafeMutableRawPointer? {
     let (next, end) = Self.split(cursor.load(ordering: .relaxed))
-    guard next < end else { return nil }
-    return entries[next].lane.with { $0.unretainedSlot }
+    return next < end ? entries[next].lifetime : nil
   }
 
   /// The record is over; what it captured may still have to go.

@@ -187,7 +187,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     var held = HeldOwner()
     while true {
       // The deinit of the last owner is no body: it must not run with a record in hand.
-      if held.isHolding { held.letGo(unlessFor: batch.nextSlot) }
+      if held.isHolding { held.letGo(unlessFor: batch.nextLifetime) }
       guard let (index, work, lane) = batch.begin() else { break }
       let slot = lane.with { $0.unretainedSlot }
       slot.with { slot in execute(work, at: index, slot, &held) }
@@ -233,8 +233,9 @@ final class Worker: BlockingObserver, @unchecked Sendable {
       (currentOperation, currentIndex) = (operation, index)
       queue.run(operation, at: batch.level)
       currentOperation = nil
-      if operation.holdsOwner, !operation.isExecuting { operation.endForOwner() }
       end(index, .countsItself)
+      // May run the owner's deinit, which is no body.
+      if operation.holdsOwner, !operation.isExecuting { operation.endForOwner() }
     case let work:
       held.letGoInBackground()
       execute(work, at: index, slot)
@@ -277,7 +278,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   private func holdBack(_ work: consuming Work, at index: Int, until hold: OwnerHold, otherwise result: WorkBatch.Result = .skipped) {
     isInRecord = false
     switch queue.putBack(work, from: self) {
-    case .waits(let slot): hold.keep(slot)
+    case .waits(let slot): hold.keep(HeldBackSlot(slot, queue))
     case .ended(let work):
       end(index, result)
       withExtendedLifetime(work) {}
@@ -302,9 +303,13 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     isInRecord = false
   }
 
-  /// Whether the record's work is unfinished: this thread is in its body, or releases what an operation captured before that finishes. For
-  /// the worker's thread.
-  var isInUnfinishedWork: Bool { isInBody || currentOperation.map { !$0.load().isFinished } ?? false }
+  /// The unfinished work that this thread, the worker's, is inside of: a body, or what releases an operation's captures before that
+  /// finishes. Under the queue's lock, which an operation that is finished from elsewhere needs before its record is counted.
+  var unfinishedWork: WaitList.Inside? {
+    guard let operation = currentOperation else { return isInRecord ? WaitList.Inside(lifetime: currentSlot?.lifetime) : nil }
+    guard !operation.load().isFinished else { return nil }
+    return WaitList.Inside(lifetime: operation.lifetime, operation: ObjectIdentifier(operation))
+  }
 
   /// Whether the record that the worker has begun last is the operation's, and not over. Under the queue's lock, after the rest of the
   /// batch has been taken back: nothing else can begin then. The operation must not have been released.

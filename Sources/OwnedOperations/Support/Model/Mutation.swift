@@ -102,6 +102,9 @@ enum Mutation: String, CaseIterable {
   /// The scheduler hears of a wait of a task after the lock, and perhaps after its end.
   case taskYieldsAfterItsWait
 
+  /// The task of an operation that has been cancelled waits for a permit.
+  case cancelledTaskNeedsAPermit
+
   // Graphs: GraphModelTests
   /// A node that is in hand runs without a look at its lifetimes.
   case nodeSkipsTheLifetime
