@@ -70,19 +70,19 @@ import Testing
   @Test func aDrainInAQueueThatIsFullEndsTheOwnerAllTheSame() async {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let drained = OwnerLifetime()
-    let (begun, ended) = (Event(), Event())
+    let ended = Event()
+    let gate = Gate()
     drained.onEnd { _ in ended.happen() }
     let drain = Task {
       try await queue.run(lifetime: .forTests) {
-        // Begins when the drain has left it the only permit, and is over when its owner has ended.
-        drained.task(on: queue) {
-          begun.happen()
-          await ended.awaited()
-        }
-        return await drained.drain(on: queue, timeout: .milliseconds(1))
+        // Begins when the drain has left it the only permit, and ends with its owner.
+        queue.async(lifetime: drained) { gate.pass() }
+        return await drained.drain(on: queue, timeout: .milliseconds(300))
       }
     }
+    #expect(gate.hasBegun())
     #expect(ended.happens())
+    gate.open()
     #expect(await (try? drain.value) == false)
     #expect(queue.becomesIdle())
   }

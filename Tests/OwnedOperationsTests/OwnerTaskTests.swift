@@ -63,8 +63,13 @@ import Testing
   @Test func aTaskHasThePriorityOfItsCallerInTheQueue() async {
     let (lifetime, queue) = (OwnerLifetime(), OwnerScopedQueue())
     queue.isSuspended = true
-    await Task(priority: .low) { _ = lifetime.task(on: queue) {} }.value
-    _ = lifetime.task(priority: .high, on: queue) {}
+    let isAdded = Event()
+    Task(priority: .low) {
+      lifetime.task(on: queue) {}
+      isAdded.happen()
+    }
+    await isAdded.awaited()  // and not the task, which would get the priority of this one
+    lifetime.task(priority: .high, on: queue) {}
     #expect(queue.operations(ownedBy: lifetime).map(\.queuePriority.rawValue).sorted() == [-4, 4])
     queue.isSuspended = false
     #expect(queue.becomesIdle())

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Testing
 
 @testable import OwnedOperations
@@ -35,6 +36,36 @@ import Testing
     #expect(queue.becomesIdle())
     #expect(refusal(of: [operation], by: other) == .alreadyFinished(label))
     #expect(queue.statistics.enqueued == 1)
+  }
+
+  /// Says that it has not finished, and may be held up in saying so.
+  private final class SlowToAnswer: Operation, @unchecked Sendable {  // constants
+    let gate = Gate()
+    private let isArmed = Atomic<Bool>(true)
+
+    override var isFinished: Bool {
+      let answer = super.isFinished
+      if isArmed.exchange(false, ordering: .acquiringAndReleasing) { gate.pass() }
+      return answer
+    }
+  }
+
+  @Test func plainOperationThatAnotherQueueRunsMeanwhileIsRefused() {
+    let (queue, other) = (OwnerScopedQueue(), OwnerScopedQueue())
+    let operation = SlowToAnswer()
+    let refused = Mutexed<OwnerScopedQueueError?>(nil)
+    let isOver = Event()
+    Thread.detachNewThread {
+      refused.value = self.refusal(of: [operation], by: queue)
+      isOver.happen()
+    }
+    #expect(operation.gate.hasBegun())
+    #expect(refusal(of: [operation], by: other) == nil)
+    #expect(other.becomesIdle())
+    operation.gate.open()
+    #expect(isOver.happens())
+    #expect(refused.value == .alreadyFinished(OwnedOperation.label(of: operation)))
+    #expect(queue.operationCount == 0)
   }
 
   @Test(arguments: [true, false]) func operationThatExecutesIsRefused(isPlain: Bool) {

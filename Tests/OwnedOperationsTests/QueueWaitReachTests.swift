@@ -270,6 +270,39 @@ import Testing
     #expect(queue.becomesIdle())
   }
 
+  enum WayToWait: CaseIterable {
+    case addOperations, plainOperation, wholeQueue, owner
+  }
+
+  /// A body waits on another queue for an operation, whose body waits for work of the first.
+  @Test(arguments: WayToWait.allCases) func aWaitForAnotherQueueIsFollowedThroughItsOperations(way: WayToWait) {
+    let (queue, other) = (Self.serialQueue(), Self.serialQueue())
+    let back: @Sendable () -> Void = {
+      let work = Self.block()
+      queue.addOperation(work)
+      work.waitUntilFinished()
+    }
+    queue.async(lifetime: .forTests) {
+      switch way {
+      case .addOperations: other.addOperations([BlockOperation(block: back)], waitUntilFinished: true)
+      case .plainOperation:
+        let plain = BlockOperation(block: back)
+        let after = Self.block()
+        after.addDependency(plain)
+        other.addOperations([plain, after], waitUntilFinished: false)
+        after.waitUntilFinished()
+      case .wholeQueue:
+        other.addOperation(Self.block(back))
+        other.waitUntilAllOperationsAreFinished()
+      case .owner:
+        other.addOperation(Self.block(back))
+        other.waitUntilFinished(ownedBy: .forTests)
+      }
+    }
+    #expect(queue.becomesIdle())
+    #expect(other.becomesIdle())
+  }
+
   @Test func theWaitOfAnOperationThatABodyStartsByHandIsTheBodysToo() {
     let (queue, other) = (Self.serialQueue(), OwnerScopedQueue())
     let work = Self.block()

@@ -11,9 +11,9 @@ enum WaitTarget {
     self = (operation as? OwnedOperation).map { .operation($0) } ?? .plainOperation(operation)
   }
 
-  /// Whether the wait can't end before work of the scheduler has.
+  /// Whether the wait can't end before work of the scheduler has. In doubt it can.
   func includesWork(of scheduler: any OperationScheduler) -> Bool {
-    leads(throughSchedulers: false) { part in
+    leads(inDoubt: false) { part in
       switch part {
       case .work(of: let other, ownedBy: _): other === scheduler
       case .operation(let operation): operation.currentScheduler === scheduler
@@ -25,7 +25,7 @@ enum WaitTarget {
   /// Whether the wait can't end before work of the owner has that is yet to begin. In doubt it can't: where a scheduler has very many
   /// operations, or jobs that wait.
   func includesWork(ofOwnerIn hold: OwnerHold) -> Bool {
-    leads(throughSchedulers: true) { part in
+    leads(inDoubt: true) { part in
       switch part {
       case .work(of: let scheduler, ownedBy: let lifetime):
         (lifetime?.mayConcern(hold) ?? true || scheduler.hasBarriers) && scheduler.mayHaveWorkToBegin(ofOwnerIn: hold)
@@ -36,25 +36,28 @@ enum WaitTarget {
   }
 
   /// Whether the condition holds for this target or one behind it: what runs a plain operation, what an operation depends on, and what its
-  /// body is blocked in a wait for. Linear in these. Runs no code of the user's, but `isFinished` and `dependencies` of plain operations.
-  /// - Parameter throughSchedulers: also what the operations wait for that are in a scheduler whose work is waited for. Who stands behind a
-  ///   barrier waits for all before it.
-  private func leads(throughSchedulers: Bool, to condition: (WaitTarget) -> Bool) -> Bool {
+  /// body is blocked in a wait for; and, if work of a scheduler is waited for, what its operations wait for. Who stands behind a barrier
+  /// waits for all before it. Linear in these. Runs no code of the user's, but `isFinished` and `dependencies` of plain operations.
+  /// - Parameter doubt: the answer if a scheduler has too many operations to ask.
+  private func leads(inDoubt doubt: Bool, to condition: (WaitTarget) -> Bool) -> Bool {
     var seen: Set<ObjectIdentifier> = []
     var open = [self]
     while let target = open.popLast() {
       switch target {
       case .work(of: let scheduler, ownedBy: let lifetime):
         if condition(target) { return true }
-        guard throughSchedulers, seen.insert(ObjectIdentifier(scheduler)).inserted else { continue }
+        guard seen.insert(ObjectIdentifier(scheduler)).inserted else { continue }
         let owner = scheduler.hasBarriers ? nil : lifetime
-        guard let operations = scheduler.unfinishedOperations(ownedBy: owner, atMost: Self.mostOperations) else { return true }
+        guard let operations = scheduler.unfinishedOperations(ownedBy: owner, atMost: Self.mostOperations) else {
+          if doubt { return true }
+          continue
+        }
         for operation in operations { open += operation.furtherTargets }
       case .operation(let operation):
         guard !operation.load().isFinished, seen.insert(ObjectIdentifier(operation)).inserted else { continue }
         if condition(target) { return true }
         open += operation.furtherTargets
-        if throughSchedulers, let scheduler = operation.currentScheduler, scheduler.hasBarriers {
+        if let scheduler = operation.currentScheduler, scheduler.hasBarriers {
           open.append(.work(of: scheduler, ownedBy: nil))
         }
       case .plainOperation(let operation):

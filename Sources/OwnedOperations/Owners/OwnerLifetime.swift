@@ -283,7 +283,8 @@ public final class OwnerLifetime: Sendable {
   /// Runs the closure once, when the owner ends, on the thread that ends it and outside every lock; at once, on this thread, if it has
   /// ended.
   ///
-  /// Hooks run in the order in which they were added, after those of the children. The closure is released when it has run or is cancelled.
+  /// Hooks run in the order in which they were added, after those of the children; not after those of a child that another thread is just
+  /// ending. The closure is released when it has run or is cancelled.
   /// A hook may add and cancel hooks, end owners, and drop the last reference to one.
   /// The owner is not at hand any more, and if it lived on an actor, this may be another thread than the actor's: read what the hook has
   /// captured, and see <doc:OwnersOnActors>.

@@ -35,7 +35,7 @@ extension OwnerScopedQueue {
     let thread = WaitingThread()
     let sentinel = FinishSentinel(of: operation) { thread.wake() }
     sentinel.arm()
-    BlockingRegion.perform(for: .work(of: self, ownedBy: nil), thread)
+    BlockingRegion.perform(for: .plainOperation(operation), thread)
     sentinel.disarm()
   }
 
@@ -65,7 +65,8 @@ extension OwnerScopedQueue {
     }
   }
 
-  /// Adds a closure that runs when everything added before has finished; what is added later waits for it.
+  /// Adds a closure that runs when everything added before has finished; what is added later waits for it. So a body must not wait for what
+  /// is added behind a barrier that waits for the body.
   public func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
     core.mutate { state, _ in state.addBarrier(barrier) }
   }

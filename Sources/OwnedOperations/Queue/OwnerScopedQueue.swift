@@ -44,7 +44,8 @@ public final class OwnerScopedQueue: Sendable {
   ///   - maxConcurrentOperationCount: how many operations may execute at once. By default as many as the machine has processors, and
   ///     more while some are blocked. Other negative values are a precondition failure, as in Foundation.
   ///   - qualityOfService: of the threads that the work runs on.
-  ///   - underlyingQueue: run the work there instead.
+  ///   - underlyingQueue: run the work there instead. The bodies of ``OwnedAsyncOperation`` and ``OwnedResultOperation`` are tasks of their
+  ///     own, which it only starts.
   public convenience init(
     name: String? = nil, maxConcurrentOperationCount: Int = OperationQueue.defaultMaxConcurrentOperationCount,
     qualityOfService: QualityOfService = .default, underlyingQueue: DispatchQueue? = nil

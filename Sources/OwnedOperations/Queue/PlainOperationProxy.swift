@@ -21,6 +21,11 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
     if operation.isFinished { throw .alreadyFinished(OwnedOperation.label(of: operation)) }
     if operation.isExecuting { throw .alreadyExecuting(OwnedOperation.label(of: operation)) }
     guard EnqueuedPlainOperations.claim(operation) else { throw .alreadyEnqueued(OwnedOperation.label(of: operation)) }
+    // Another queue may have had it in between: it finishes before it can be claimed again.
+    guard !operation.isFinished else {
+      EnqueuedPlainOperations.remove(operation)
+      throw .alreadyFinished(OwnedOperation.label(of: operation))
+    }
     self.operation = operation
     self.queue = queue
     super.init(lifetime: queue.ownLifetime)
