@@ -144,6 +144,33 @@ import Testing
     }
   }
 
+  @Test func aTaskThatIsCancelledGoesOnWithoutAPermit() {
+    Self.explorer("a task whose wait is over | cancel").exploreQueue(preemptions: 1) { run, scene in
+      let (hasBegun, isOver, mayEnd) = (Semaphore(), Semaphore(), Semaphore())
+      let awaited = scene.operation()
+      let operation = ModelTaskOperation(lifetime: scene.lifetime) {
+        scene.queue.addOperation(awaited)
+        scene.queue.async(lifetime: scene.lifetime) { mayEnd.wait() }  // has the permit until the task is over
+        hasBegun.signal()
+        await awaited.finished()
+        isOver.signal()
+      }
+      run.concurrently(
+        ("adder", { scene.queue.addOperation(operation) }),
+        (
+          "cancel",
+          {
+            hasBegun.wait()
+            operation.cancel()
+            isOver.wait()
+            mayEnd.signal()
+          }
+        ))
+    } atEnd: { run, scene in
+      run.expect(scene.queue.core.read { $0.yielded == 0 && $0.detached == 0 }, "a permit is left with nobody")
+    }
+  }
+
   @Test func aTaskWaitsForItsQueueWhileTheOwnerEnds() {
     Self.explorer("a task that waits for its queue | end").exploreQueue(preemptions: 1) { run, scene in
       let other = OwnerLifetime()
