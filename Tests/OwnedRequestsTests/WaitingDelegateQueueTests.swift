@@ -38,7 +38,7 @@
         hasAdded.withLock { $0 = true }
       }
       #expect(try await eventually { hasAdded.withLock { $0 } })
-      #expect(try await eventually { queue.operationCount == 0 })
+      #expect(try await eventually { queue.pieceCount == 0 })
       // One piece may be counted before the one that made room for it is.
       #expect(pieces.most <= WaitingDelegateQueue.mostPieces + 1 || stalls.withLock { $0 } > 0)
     }
@@ -56,7 +56,7 @@
       #expect(try await eventually { hasAdded.withLock { $0 } })
       #expect(stalls.withLock { $0 } == 1)
       disk.signal()
-      #expect(try await eventually { queue.operationCount == 0 })
+      #expect(try await eventually { queue.pieceCount == 0 })
     }
 
     /// What a flooded session hands over until it hears of its end must not fill memory.
@@ -80,9 +80,9 @@
       }
       queue.discard()
       #expect(try await eventually { hasAdded.withLock { $0 } })
-      #expect(queue.operationCount <= WaitingDelegateQueue.mostPieces + 1)
+      #expect(queue.pieceCount <= WaitingDelegateQueue.mostPieces + 1)
       for _ in 0..<WaitingDelegateQueue.mostPieces { disk.signal() }
-      #expect(try await eventually { queue.operationCount == 0 })
+      #expect(try await eventually { queue.pieceCount == 0 })
       let entries = order.withLock { $0 }
       #expect(entries.prefix(10_000).allSatisfy { $0 == "discarded" })
       #expect(entries.dropFirst(10_000) == Array(repeating: "piece", count: WaitingDelegateQueue.mostPieces)[...] + ["last"])

@@ -239,6 +239,11 @@ public final class RequestClient: Sendable {
   }
 
   private func run<Value>(_ operation: RequestOperation<Value>) async throws -> Response<Value> {
+    // Nothing is sent for a task that was cancelled before, however soon the answer would be there.
+    guard !Task.isCancelled else {
+      operation.cancel()
+      throw RequestError.cancelled(.requested)
+    }
     startAtOnce(operation)
     return try await withTaskCancellationHandler {
       do { return try await operation.value } catch is CancellationError { throw RequestError.cancelled(.requested) }
