@@ -20,6 +20,8 @@ let package = Package(
         + (hasOneTBB ? ["OneTBBPeer"] : []),
       swiftSettings: hasOneTBB ? [.define("ONETBB")] : []
     ),
+    .executableTarget(
+      name: "soak", dependencies: [.product(name: "OwnedOperations", package: "OwnedOperations"), "HeapStatistics"]),
     .target(name: "HeapStatistics"),
   ]
     + (hasOneTBB ? [.target(name: "OneTBBPeer", linkerSettings: [.linkedLibrary("tbb")])] : []),

@@ -12,3 +12,9 @@ int64_t heap_bytes_in_use(void) {
   return -1;
 #endif
 }
+
+void heap_trim(void) {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
