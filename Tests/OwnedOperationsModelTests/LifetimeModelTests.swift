@@ -24,6 +24,65 @@ import Testing
     }
   }
 
+  /// Each of two ends, of whatever above the leaf, returns when the leaf has ended, whoever of them closes it.
+  private static func exploreTwoEnds(
+    _ name: String, _ one: @escaping @Sendable (Family) -> OwnerLifetime, _ two: @escaping @Sendable (Family) -> OwnerLifetime
+  ) {
+    explore(name) { run in
+      let family = Family()
+      let calls = ModelFlag()
+      for lifetime in [family.root, family.middle, family.leaf] { lifetime.onEnd { _ in calls.count += 1 } }
+      let (first, second) = (one(family), two(family))
+      let end: @Sendable (OwnerLifetime) -> Void = { lifetime in
+        lifetime.end()
+        run.expect(!family.leaf.isAlive, "what is below is alive when an end has returned")
+      }
+      run.concurrently(("one", { end(first) }), ("two", { end(second) }))
+      let ended = [family.root, family.middle, family.leaf].filter { !$0.isAlive }
+      run.expect(calls.count == ended.count, "the hooks of \(ended.count) ran \(calls.count) times")
+      run.expect(ended.allSatisfy { $0.childCount == 0 }, "who has ended keeps children")
+      let reason = family.leaf.endReason
+      run.expect(reason == .parentEnded(family.middle.id), "the leaf ended because \(String(describing: reason))")
+    }
+  }
+
+  struct Family: Sendable {
+    let root = OwnerLifetime()
+    let middle: OwnerLifetime
+    let leaf: OwnerLifetime
+
+    init() {
+      middle = OwnerLifetime(parent: root)
+      leaf = OwnerLifetime(parent: middle)
+    }
+  }
+
+  @Test func aSecondEndReturnsWhenEverythingBelowHasEnded() {
+    Self.exploreTwoEnds("end | end, with a child", \.middle, \.middle)
+  }
+
+  @Test func anEndAboveOneThatIsUnderWayReturnsWhenEverythingBelowHasEnded() {
+    Self.exploreTwoEnds("end | end of the parent, with a child", \.middle, \.root)
+  }
+
+  @Test func anEndOfOneThatMovesReturnsWhenEverythingBelowHasEnded() {
+    Self.explore("setParent, end | end of the parent, with a child") { run in
+      let family = Family()
+      run.concurrently(
+        (
+          "move",
+          {
+            try? family.middle.setParent(nil)
+            family.middle.end()
+            run.expect(!family.leaf.isAlive, "what is below is alive when an end has returned")
+          }
+        ),
+        ("end", { family.root.end() }))
+      run.expect(!family.leaf.isAlive && !family.middle.isAlive && !family.root.isAlive, "one of them is alive")
+      run.expect([family.root, family.middle].allSatisfy { $0.childCount == 0 }, "who has ended keeps children")
+    }
+  }
+
   @Test func aHookThatComesWhileItEndsRunsOnce() {
     Self.explore("onEnd | end") { run in
       let lifetime = OwnerLifetime()

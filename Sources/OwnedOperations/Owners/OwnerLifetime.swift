@@ -30,7 +30,11 @@ public final class OwnerLifetime: Sendable {
   // - Whoever turns the word owns the end: it takes `hooks` and the children out under the same lock. So an `onEnd` or a new child comes
   //   before, and is taken along, or after, and sees the end. Two ends can't both win.
   // - The locks of two lifetimes are never held together, and no code of the user's runs under one. (`linking` may be held around one.)
-  // - A parent knows its children unretained; a child takes itself out at its end.
+  // - A parent knows its children unretained; a child takes itself out at its end, when everything below it has ended.
+  // - An end closes the whole tree before it tells anybody. Of each lifetime with children the one who turned its word sets
+  //   `Flag.closing` along with `ended`, keeps the children in `relations.closing`, and takes both back when all below has ended.
+  // - An end that finds a lifetime `closing`, its own or one below, doesn't wait: it closes the children itself, and returns when all below
+  //   has ended. Whoever turns a child's word runs that child's hooks; nobody waits for those of others.
   // - `relations.parent`, under the child's own lock, says whose child it is. A parent's end closes a child only if it says so still.
   // - `setParent` writes `relations.parent` first, then changes the two lists, then looks whether the child has ended, and takes it out
   //   again.
@@ -69,6 +73,8 @@ public final class OwnerLifetime: Sendable {
     var endedParent: OwnerID?
     var liveness: ObjectLiveness?
     var children: [OwnerID: UnretainedReference<OwnerLifetime>] = [:]
+    /// The children that an end has taken out, until everything below has ended.
+    var closing: [OwnerLifetime] = []
 
     /// Amortised constant time: a dictionary doesn't shrink by itself.
     func removeChild(_ id: OwnerID) {
@@ -88,6 +94,8 @@ public final class OwnerLifetime: Sendable {
     static let neverEnds: UInt32 = 16
     /// Work of several objects came with it.
     static let shared: UInt32 = 32
+    /// Has ended, and something below perhaps not yet.
+    static let closing: UInt32 = 64
     static let reasonShift: UInt32 = 8
   }
 
@@ -169,10 +177,11 @@ public final class OwnerLifetime: Sendable {
 
   /// Ends the owner, and its children before its own hooks. Does nothing if it has ended.
   ///
-  /// When this returns, `isAlive` is false here and below, all pending work counts as cancelled, and the hooks have run, on this
-  /// thread. Two exceptions: if another thread is ending the same owner, that thread runs the hooks and this call doesn't
-  /// wait for them; and the hooks of ends that are nested in hooks more than 32 deep run before the outermost end returns. So a long line
-  /// of owners doesn't overflow the stack. Pending work is cleaned up in the background.
+  /// When this returns, `isAlive` is false here and below, whichever thread ended what; all pending work counts as cancelled, and the hooks
+  /// have run, on this thread. Two exceptions, about hooks only: what another thread ends at the same time, this owner, one below or one
+  /// above, that thread runs the hooks of, and this call doesn't wait for them; and the hooks of ends that are nested in hooks more than 32
+  /// deep run before the outermost end returns. So a long line of owners doesn't overflow the stack. Pending work is cleaned up in the
+  /// background.
   ///
   /// - Complexity: constant in the pending work; linear in the hooks and the descendants.
   ///
@@ -186,32 +195,79 @@ public final class OwnerLifetime: Sendable {
   }
 
   func end(_ reason: OwnerEndReason) {
-    guard var closed = close(reason) else { return }
-    closed.parent?.removeChild(id)
+    guard var closed = close(reason) else { return endWhatIsBelow() }
     if !closed.children.isEmpty {
       let endings = closeTree(from: closed, reason)
+      closed.parent?.removeChild(id)
       HookRun.perform { for ending in endings.reversed() { ending.tell() } }
-    } else if !closed.hooks.isEmpty || postsDidEndNotification {
-      let ending = Ending(self, reason, closed)
-      HookRun.perform { ending.tell() }
+    } else {
+      closed.parent?.removeChild(id)
+      if !closed.hooks.isEmpty || postsDidEndNotification {
+        let ending = Ending(self, reason, closed)
+        HookRun.perform { ending.tell() }
+      }
     }
     if closed.parent != nil { Self.release(&closed.parent) }
+  }
+
+  /// Another end was first, and may not be through with the tree.
+  @inline(__always)  // for each deinit
+  private func endWhatIsBelow() {
+    if word.load(ordering: .acquiring) & Flag.closing != 0 { closeRest() }
+  }
+
+  @inline(never)
+  private func closeRest() {
+    var endings: [Ending] = []
+    Self.closeAll(closingChildren.map { (child: $0, parent: id) }, &endings)
+    if !endings.isEmpty { HookRun.perform { for ending in endings.reversed() { ending.tell() } } }
   }
 
   /// Closes everything below, breadth first: every child comes after its parent in the array, and an end tells from the back to the front.
   func closeTree(from root: Closed, _ reason: OwnerEndReason) -> [Ending] {
     var endings = [Ending(self, reason, root)]
-    var waiting = root.children.map { (child: $0, parent: id) }
+    Self.closeAll(root.children.map { (child: $0, parent: id) }, &endings)
+    stopClosing()
+    return endings
+  }
+
+  /// Closes these lifetimes and everything below them. What others close at the same time is gone through all the same: they may have got
+  /// less far.
+  private static func closeAll(_ lifetimes: [(child: OwnerLifetime, parent: OwnerID)], _ endings: inout [Ending]) {
+    var waiting = lifetimes
+    var closing: [OwnerLifetime] = []
     while !waiting.isEmpty {
       var next: [(child: OwnerLifetime, parent: OwnerID)] = []
       for (child, parent) in waiting {
-        guard let closed = child.close(.parentEnded(parent)) else { continue }
-        endings.append(Ending(child, .parentEnded(parent), closed))
-        for grandchild in closed.children { next.append((grandchild, child.id)) }
+        let children: [OwnerLifetime]
+        if let closed = child.close(.parentEnded(parent)) {
+          endings.append(Ending(child, .parentEnded(parent), closed))
+          children = closed.children
+          if !children.isEmpty { closing.append(child) }
+        } else {
+          children = child.closingChildren
+        }
+        for grandchild in children { next.append((grandchild, child.id)) }
       }
       waiting = next
     }
-    return endings
+    // `closing` keeps them until none has children left: a long line of them goes one after the other, instead of one inside the other.
+    for lifetime in closing { lifetime.stopClosing() }
+  }
+
+  /// The children of one that has ended, as long as something below may be alive.
+  private var closingChildren: [OwnerLifetime] {
+    guard word.load(ordering: .acquiring) & Flag.closing != 0, !Mutation.secondEndMissesTheTree.isOn else { return [] }
+    return lock.withLock { guarded.relations?.closing ?? [] }
+  }
+
+  /// Everything below has ended. For whoever has turned the word, and still has the children.
+  private func stopClosing() {
+    var former: [OwnerLifetime] = []  // goes outside the lock
+    lock.withLock {
+      if let relations = guarded.relations { swap(&former, &relations.closing) }
+      word.store(word.load(ordering: .relaxed) & ~Flag.closing, ordering: .releasing)
+    }
   }
 
   /// What an end takes out of a lifetime that has any of it.
@@ -227,12 +283,12 @@ public final class OwnerLifetime: Sendable {
     guard word.load(ordering: .relaxed) & Flag.ended == 0 else { return nil }
     var closed = Closed()
     lock.lock()
-    let word = word.load(ordering: .relaxed)
+    var word = word.load(ordering: .relaxed)
     guard word & Flag.ended == 0 || Mutation.endsTwice.isOn, isConcerned(by: reason) else {
       lock.unlock()
       return nil
     }
-    self.word.store(word | Flag.ended | reason.code << Flag.reasonShift, ordering: .releasing)
+    word |= Flag.ended | reason.code << Flag.reasonShift
     var hooks: OwnerHookList?
     swap(&hooks, &guarded.hooks)
     if let relations = guarded.relations {
@@ -240,7 +296,12 @@ public final class OwnerLifetime: Sendable {
       swap(&closed.parent, &relations.parent)
       closed.children = relations.children.values.compactMap { $0.retained() }
       relations.children = [:]
+      if !closed.children.isEmpty {
+        relations.closing = closed.children
+        word |= Flag.closing
+      }
     }
+    self.word.store(word, ordering: .releasing)
     let hasMembers = guarded.members.count > 0
     lock.unlock()
     if let hooks { closed.hooks = hooks.close() }

@@ -31,6 +31,8 @@ enum Mutation: String, CaseIterable {
   // Lifetimes: LifetimeModelTests
   /// Two ends both deal with what the lifetime has.
   case endsTwice
+  /// An end that isn't the first returns though what is below is still to be closed.
+  case secondEndMissesTheTree
   /// A hook is added to a list that has been closed.
   case hookMissesTheEnd
   /// A child is added to a parent that has ended.
