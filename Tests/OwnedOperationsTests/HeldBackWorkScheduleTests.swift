@@ -256,6 +256,94 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     hasHanded.open()
   }
 
+  enum Call: CaseIterable {
+    case post, observer, operationStartedByHand
+  }
+
+  /// What the body calls holds an owner of its own, which the wait isn't about.
+  @Test(arguments: Call.allCases, [false, true]) func aBodyMayWaitForItsOwnersWorkInWhatItCalls(call: Call, isAsynchronous: Bool) throws {
+    let queue = OwnerScopedQueue()
+    let lived = Host()
+    let box = Box.holding(Host())
+    let lifetime = box.kept!.lifetime
+    runOnce(box.kept!, on: queue)
+    let wait: @Sendable () -> Void = { queue.waitUntilFinished(ownedBy: lifetime) }
+
+    let center = NotificationCenter()
+    center.observe(Notification.Name("waits"), owner: lived) { _, _ in wait() }
+    let observed = OwnedBlockOperation(lifetime: .process) {}
+    let observation = observed.observe(\.queuePriority, owner: lived) { _, _, _ in wait() }
+    let started = OwnerBlockOperation(lived, lived.lifetime) { _ in wait() }
+    let perform: @Sendable () -> Void = {
+      switch call {
+      case .post: center.post(name: Notification.Name("waits"), object: nil)
+      case .observer: observed.queuePriority = .high
+      case .operationStartedByHand: started.start()
+      }
+    }
+
+    let (begun, open, done) = (DispatchSemaphore(value: 0), Flag(), DispatchSemaphore(value: 0))
+    let elsewhere = OwnerScopedQueue()
+    if isAsynchronous {
+      Task {
+        try? await elsewhere.run(weakTarget(box)) { _ in
+          begun.signal()
+          while !open.isSet { await Task.yield() }
+          perform()
+          done.signal()
+        }
+      }
+    } else {
+      elsewhere.async(owner: box.kept!) { _ in
+        begun.signal()
+        open.spin()
+        perform()
+        done.signal()
+      }
+    }
+    #expect(begun.soon())
+    queue.isSuspended = true
+    let ran = Tally()
+    for _ in 0..<3 { queue.async(owner: box.kept!) { _ in ran.add() } }
+    let gone = goodbye(of: box.kept!)
+    box.drop()
+    queue.isSuspended = false
+    #expect(queue.heldBackOwners(become: 1))
+    open.set()
+    try #require(done.soon())
+    #expect(ran.count == 3)
+    #expect(gone.soon())
+    withExtendedLifetime((lived, observation)) {}
+  }
+
+  /// Handlers of the same owner inside one another: each is counted out once, and in again.
+  @Test func aHandlerInsideAHandlerMayWaitForTheOwnersWork() {
+    let queue = OwnerScopedQueue()
+    let center = NotificationCenter()
+    let box = Box.holding(Host())
+    let lifetime = box.kept!.lifetime
+    let done = DispatchSemaphore(value: 0)
+    queue.isSuspended = true
+    let ran = Tally()
+    let outer = center.observe(Notification.Name("outer"), owner: box.kept!) { _, _ in
+      center.post(name: Notification.Name("inner"), object: nil)
+    }
+    let inner = center.observe(Notification.Name("inner"), owner: box.kept!) { _, _ in
+      box.drop()
+      queue.isSuspended = false
+      _ = queue.heldBackOwners(become: 1)
+      for _ in 0..<2 { queue.waitUntilFinished(ownedBy: lifetime) }
+      done.signal()
+    }
+    for _ in 0..<3 { queue.async(owner: box.kept!) { _ in ran.add() } }
+    let gone = goodbye(of: box.kept!)
+    Thread.detachNewThread { center.post(name: Notification.Name("outer"), object: nil) }
+    #expect(done.soon())
+    #expect(ran.count == 3)
+    #expect(gone.soon())
+    withExtendedLifetime((outer, inner)) {}
+  }
+
   @Test func heldBackWorkOfOneObjectDoesNotBlockAWaitForAnotherWithTheSameToken() {
     let queue = OwnerScopedQueue()
     let token = OwnerLifetime.Token()
@@ -373,6 +461,17 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
 }
 
 extension OwnerScopedQueue {
+  /// Waits until the work of that many owners is held back.
+  fileprivate func heldBackOwners(become count: Int) -> Bool {
+    eventually {
+      self.core.note { state in
+        var heldBack = 0
+        for stage in state.stages { stage.forEachSlot { if $0.isHeldBack { heldBack += 1 } } }
+        return heldBack == count
+      }
+    }
+  }
+
   /// Runs for what the box has, without another reference for the time of the body.
   fileprivate func run(_ owner: sending () -> Host, _ body: @escaping @Sendable (Host) async throws -> Void) async throws {
     let lifetime = OwnerLifetime.of(owner())

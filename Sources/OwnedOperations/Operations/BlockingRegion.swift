@@ -51,22 +51,22 @@ enum BlockingRegion {
     let taskWait = OperationTask.beginWait(for: target)
     defer { taskWait?.endBlocking() }
     taskWait?.look()
-    var ownBody = OwnBodyWait.begin(for: target)
-    defer { ownBody?.end() }
+    var ownBodies = OwnBodyWait(for: target)
+    defer { ownBodies.end() }
+    ownBodies.look()
     let observer = ThreadSlot.blockingObserver.object(BlockingObserver.self)
     observer?.willBlock(for: target)
     defer { observer?.didUnblock() }
     // What this thread's worker had taken beside the body has gone back to the queue, and counts now.
-    if ownBody == nil { ownBody = OwnBodyWait.begin(for: target) }
-    let isBody = OwnBodyWait.isInBody
+    ownBodies.look()
     var pause = firstPause
     while true {
       let mayYield = observer?.isStillBlocked(for: target) ?? false
-      guard mayYield || taskWait != nil || isBody && ownBody == nil else { return thread.wait() }
+      guard mayYield || taskWait != nil || ownBodies.isWatching else { return thread.wait() }
       if thread.wait(for: .milliseconds(pause)) { return }
       pause = min(longestPause, pause * 2)
       taskWait?.look()
-      if ownBody == nil { ownBody = OwnBodyWait.begin(for: target) }
+      ownBodies.look()
     }
   }
 }

@@ -1,34 +1,44 @@
-/// A wait, made by a body, for work of the body's own owner: the body lets that work begin meanwhile, though it may be the only one to hold
-/// the owner.
+/// A wait of a thread, made inside of bodies that hold their owners. Those for whose owners' work it is let that work begin meanwhile,
+/// though they may be the only ones to hold them.
+///
+/// - Asked are all bodies that the thread is inside of, not just the innermost: a body may post, and the handler wait. And the asynchronous
+///   body whose task the thread runs.
+/// - A body is asked until the wait turns out to be for its owner's work. Then it is counted out, once, until the wait is over.
 struct OwnBodyWait {
-  private enum Body {
-    case synchronous(OwnerHold)
-    case asynchronous(OwnBodyTaskWait)
+  private let target: WaitTarget
+  private var watching: [UnsafeMutablePointer<OwnerBodyFrame>]
+  private var countedOut: [UnsafeMutablePointer<OwnerBodyFrame>] = []
+  private let task: OwnBodyTaskWait?
+
+  /// On the thread that is about to block. `end` has to follow, on the same thread.
+  init(for target: WaitTarget) {
+    self.target = target
+    watching = Mutation.waitingBodyCounts.isOn ? [] : OwnerBodyFrame.counted
+    task = Self.taskBody.map { OwnBodyTaskWait($0, target) }
   }
 
-  private let body: Body
+  /// Whether to look again.
+  var isWatching: Bool { !watching.isEmpty || task?.isWatching ?? false }
 
-  /// Whether this thread runs a body that holds its owner.
-  static var isInBody: Bool { ThreadSlot.ownerHold.pointer != nil || taskBody != nil }
-
-  /// On the thread that is about to block.
-  static func begin(for target: WaitTarget) -> OwnBodyWait? {
-    if let hold = ThreadSlot.ownerHold.object(OwnerHold.self) {
-      guard target.includesWork(ofOwnerIn: hold), !Mutation.waitingBodyCounts.isOn else { return nil }
-      hold.countOut()
-      return OwnBodyWait(body: .synchronous(hold))
+  /// What the target leads to may have changed.
+  mutating func look() {
+    task?.look()
+    guard !watching.isEmpty else { return }
+    let asked = watching
+    watching = []
+    for frame in asked {
+      if target.includesWork(ofOwnerIn: frame.pointee.hold) {
+        frame.pointee.countOut()
+        countedOut.append(frame)
+      } else {
+        watching.append(frame)
+      }
     }
-    guard let taskBody else { return nil }
-    let wait = OwnBodyTaskWait(taskBody, target)
-    wait.look()
-    return wait.hasBegun ? OwnBodyWait(body: .asynchronous(wait)) : nil
   }
 
   func end() {
-    switch body {
-    case .synchronous(let hold): hold.countIn()
-    case .asynchronous(let wait): wait.end()
-    }
+    for frame in countedOut { frame.pointee.countIn() }
+    task?.end()
   }
 
   /// Of the asynchronous body that this task runs, or was made by.
@@ -71,7 +81,6 @@ final class OwnBodyTaskWait: @unchecked Sendable {  // `state` is guarded by the
 
   /// Whether to look again.
   var isWatching: Bool { body.state(of: self) == .watching }
-  var hasBegun: Bool { body.state(of: self) == .begun }
 
   /// What the target leads to may have changed. Any thread, outside locks.
   func look() {

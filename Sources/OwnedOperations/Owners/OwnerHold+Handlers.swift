@@ -14,7 +14,7 @@ extension OwnerHold {
     case .heldBack: return true
     case .begins(let object):
       if mayBegin() {
-        ThreadSlot.ownerHold.with(self) { object.with { handler($0) } }
+        OwnerBodyFrame.run(for: self) { object.with { handler($0) } }
       }
       end(object)
       return true

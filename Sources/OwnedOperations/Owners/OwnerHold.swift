@@ -26,7 +26,8 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// - Work that is held back is looked at again: when it is kept (`keep`); when a body that sees bit 0 has counted itself out, or begins;
 ///   when work of the owner is added; and by a timer, because no event announces a new reference.
 /// - Bit 0 is set under `lock`, after the work was put where it waits. It is cleared under `lock`, when the work is taken out to go on.
-/// - A body that waits for its owner's work, through a call of ours, counts itself out while it waits (`OwnBodyWait`).
+/// - A body that waits for its owner's work, through a call of ours, counts itself out while it waits (`OwnBodyWait`). So do all bodies
+///   that the waiting thread is inside of and whose owners' work it is (`OwnerBodyFrame`), each once.
 /// - The object's memory is held as long as this exists: its count may be read at any time, and its address is nobody else's.
 ///
 /// Where there is an Objective-C runtime, references in autorelease pools count as somebody else's: work goes on until they are gone.
@@ -211,11 +212,11 @@ final class OwnerHold: Sendable {
 
   /// Calls the body of work that holds the object. What it waits for may let other work of the owner begin: see `OwnBodyWait`.
   func call(_ body: ErasedOwnerBody.ThrowingBody, with object: Retained<AnyObject>) throws {
-    try ThreadSlot.ownerHold.with(self) { try object.with { try body($0) } }
+    try OwnerBodyFrame.run(for: self) { try object.with { try body($0) } }
   }
 
   func call(_ body: ErasedOwnerBody.Body, with object: Retained<AnyObject>) {
-    ThreadSlot.ownerHold.with(self) { object.with { body($0) } }
+    OwnerBodyFrame.run(for: self) { object.with { body($0) } }
   }
 
   // MARK: Order of held-back blocks

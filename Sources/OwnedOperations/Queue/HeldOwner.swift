@@ -16,9 +16,11 @@ struct HeldOwner: ~Copyable {
   private var lifetime: UnsafeMutableRawPointer?
   private var hold: Retained<OwnerHold>?
   private var object: Retained<AnyObject>?  // by `hold`
-  private var outerHold: UnsafeMutableRawPointer?
+  /// Of the bodies that get the object.
+  private let frame: UnsafeMutablePointer<OwnerBodyFrame>
 
-  init() {}
+  /// - Parameter frame: uninitialised memory, for as long as this exists.
+  init(_ frame: UnsafeMutablePointer<OwnerBodyFrame>) { self.frame = frame }
 
   /// Whether a job of the owner may begin.
   @inline(__always)  // for each job with an owner
@@ -40,8 +42,8 @@ struct HeldOwner: ~Copyable {
     self.lifetime = lifetime.address
     self.object = object
     self.hold = Retained(hold)  // the owner's deinit may let go of all others
-    outerHold = ThreadSlot.ownerHold.pointer
-    ThreadSlot.ownerHold.pointer = self.hold?.address
+    frame.initialize(to: OwnerBodyFrame(Borrowed(hold)))
+    OwnerBodyFrame.enter(frame)
   }
 
   @inline(__always)  // for each job with an owner
@@ -67,7 +69,7 @@ struct HeldOwner: ~Copyable {
   @inline(never)
   private mutating func letGoOfOwner(inBackground: Bool = false) {
     guard let hold, let object else { return }
-    ThreadSlot.ownerHold.pointer = outerHold
+    OwnerBodyFrame.leave(frame)
     (lifetime, self.hold, self.object) = (nil, nil, nil)
     hold.with { if inBackground { $0.endWithoutRelease(object) } else { $0.end(object) } }
     hold.release()

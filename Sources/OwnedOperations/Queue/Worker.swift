@@ -67,6 +67,8 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   private(set) var hasBlockedInChain = false
   private unowned(unsafe) var currentRun: GraphRun?  // the record that began the chain keeps it
   private var currentNode: UInt32 = 0
+  /// Of the bodies of jobs; here, because it has to stay in its place while they run.
+  private let ownerFrame = UnsafeMutablePointer<OwnerBodyFrame>.allocate(capacity: 1)
 
   /// What the monitor saw last.
   struct Sighting: Equatable {
@@ -90,6 +92,8 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     isGuest = underlyingQueue != nil
     dispatchQueue = underlyingQueue ?? DispatchQueue(label: name, qos: qualityOfService.dispatchQoS)
   }
+
+  deinit { ownerFrame.deallocate() }
 
   /// Called by whoever the queue has told to: once, until the worker has left again.
   func dispatch() {
@@ -184,7 +188,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     lastEnd = nil
     batchStart = start
     var count: UInt64 = 0
-    var held = HeldOwner()
+    var held = HeldOwner(ownerFrame)
     while true {
       // The deinit of the last owner is no body: it must not run with a record in hand.
       if held.isHolding { held.letGo(unlessFor: batch.nextLifetime) }

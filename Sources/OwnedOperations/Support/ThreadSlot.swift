@@ -10,8 +10,8 @@ enum ThreadSlot: Int32 {
   case blockingObserver
   /// See `OperationThread`.
   case operation
-  /// The `OwnerHold` of the body that runs.
-  case ownerHold
+  /// The `OwnerBodyFrame` of the body that runs.
+  case ownerBody
   case hookRun
   case chainRelease
 
