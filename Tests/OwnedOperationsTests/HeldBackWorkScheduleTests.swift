@@ -344,6 +344,29 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     withExtendedLifetime((outer, inner)) {}
   }
 
+  /// It is still before what comes behind it. The body elsewhere hands the owner on in the end, or lets it go.
+  @Test(arguments: [false, true]) func aBarrierThatIsHeldBackHoldsUpWhatComesBehindIt(isHandedOn: Bool) {
+    let queue = OwnerScopedQueue()
+    let (box, keeper) = (Box.holding(Host()), Box())
+    let body = Gate()
+    let order = Journal<String>()
+    DispatchQueue.global().async(owner: box.kept!) { host in
+      body.pass()
+      if isHandedOn { keeper.keep(host) }
+    }
+    #expect(body.hasBegun())
+    queue.isSuspended = true
+    queue.addBarrier(owner: box.kept!) { _ in order.write("barrier") }
+    queue.async(lifetime: .process) { order.write("later") }
+    box.drop()
+    queue.isSuspended = false
+    #expect(queue.heldBackOwners(become: 1))
+    #expect(order.entries.isEmpty)
+    body.open()
+    #expect(queue.becomesIdle())
+    #expect(order.entries == (isHandedOn ? ["barrier", "later"] : ["later"]))
+  }
+
   @Test func heldBackWorkOfOneObjectDoesNotBlockAWaitForAnotherWithTheSameToken() {
     let queue = OwnerScopedQueue()
     let token = OwnerLifetime.Token()

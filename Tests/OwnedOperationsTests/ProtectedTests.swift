@@ -367,6 +367,48 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
     #expect(queue.statistics.skippedForEndedOwners == 1)
   }
 
+  /// A body elsewhere holds the owner alone. In the end it hands the owner on, or lets it go.
+  @Test(arguments: [false, true]) func lateWritesOfAnOwnerThatOnlyItsBodiesHoldStepAside(isHandedOn: Bool) {
+    let protected = Protected([String]())
+    let (body, first) = (Gate(), Gate())
+    let keeper = Mutexed<TokenOwner?>(nil)
+    let other = TokenOwner()
+    let done = DispatchSemaphore(value: 0)
+    do {
+      let owner = TokenOwner()
+      DispatchQueue.global().async(owner: owner) { owner in
+        body.pass()
+        if isHandedOn { keeper.value = owner }
+      }
+      #expect(body.hasBegun())
+      protected.writeLater(lifetime: .process) { _ in first.pass() }
+      #expect(first.hasBegun())
+      protected.writeLater(owner: owner) { _, state in state.append("held back 1") }
+      protected.writeLater(owner: other) { _, state in state.append("other 1") }
+      protected.writeLater(owner: owner) { _, state in state.append("held back 2") }
+      protected.writeLater(lifetime: owner.lifetime) { state in state.append("held back 3") }
+      protected.writeLater(owner: other) { _, state in
+        state.append("other 2")
+        done.signal()
+      }
+    }
+    first.open()
+    #expect(done.comes())
+    #expect(protected.read { $0 } == ["other 1", "other 2"])
+
+    let finished = Event()
+    Task {
+      await protected.lateWritesFinished()
+      finished.happen()
+    }
+    #expect(!finished.isPast)
+    body.open()
+    #expect(finished.happens())
+    let heldBack = isHandedOn ? ["held back 1", "held back 2", "held back 3"] : []
+    #expect(protected.read { $0 } == ["other 1", "other 2"] + heldBack)
+    withExtendedLifetime((other, keeper)) {}
+  }
+
   @Test func lateWritesTakeTheSameHold() {
     let owner = TokenOwner()
     let protected = Protected(0)

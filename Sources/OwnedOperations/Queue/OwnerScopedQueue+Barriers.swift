@@ -17,8 +17,9 @@ extension OwnerScopedQueue {
   /// ```
   ///
   /// Unlike the closure of ``addBarrierBlock(_:)`` it belongs to its owner: it counts in ``operationCount(ownedBy:)``, is waited for by
-  /// ``finished(ownedBy:)`` and cancelled with the owner's other work. While the owner is suspended (``setSuspended(_:ownedBy:)``) it holds
-  /// up what comes behind it. When it is cancelled, what comes behind it goes on. O(1).
+  /// ``finished(ownedBy:)`` and cancelled with the owner's other work. While the owner is suspended (``setSuspended(_:ownedBy:)``), or
+  /// nothing but running bodies of its own work holds it (<doc:HoldingOwners>), it holds up what comes behind it, of all owners: that comes
+  /// after the barrier, or not at all. When it is cancelled, what comes behind it goes on. O(1).
   public func addBarrier<Owner: OperationOwner & Sendable>(owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) {
     addBarrier(owner, owner.lifetimeToken.lifetime, body)
   }

@@ -1,5 +1,5 @@
 extension Protected {
-  /// Writes later, on a thread of the queue, on behalf of an owner: the body is a barrier there, and is skipped once the owner has ended.
+  /// Writes later, on a thread of the queue, on behalf of an owner: the body runs alone there, and is skipped once the owner has ended.
   /// This call returns at once.
   ///
   /// ```swift
@@ -12,12 +12,16 @@ extension Protected {
   /// titles.writeLater(owner: screen) { _, titles in titles.append("loaded") }
   /// ```
   ///
-  /// Late writes to one object run in the order in which they were asked for, if they go to the same queue. Inside the barrier the body
-  /// takes the hold that ``write(file:line:_:)`` takes, and so runs alone. A read that begins after it, or that was called by it, sees what
-  /// it wrote.
+  /// Late writes to one object run in the order in which they were asked for, if they go to the same queue. The body takes the hold that
+  /// ``write(file:line:_:)`` takes, and so runs alone. A read that begins after it, or that was called by it, sees what it wrote.
+  ///
+  /// While nothing but running bodies of its own work holds an owner, its late writes are held back (<doc:HoldingOwners>). In the object's
+  /// own queue those of other owners go on meanwhile, and come before it; an owner's own stay in order. In a queue that you name a late
+  /// write is a barrier like any other (``OwnerScopedQueue/addBarrier(owner:_:)-85ulm``): what comes behind it waits.
   /// - Parameters:
   ///   - owner: held weakly until the body runs, strongly while it runs.
-  ///   - queue: the body runs when what was added there before has finished. By default a queue of this object's own.
+  ///   - queue: the body is a barrier there: it runs when what was added before has finished. By default a queue of this object's own, to
+  ///     which nothing but late writes goes.
   ///   - file: of the call, for messages. Leave it out.
   ///   - line: of the call, for messages. Leave it out.
   ///   - body: called at most once. Released in the background when the owner ends.
@@ -25,7 +29,8 @@ extension Protected {
     owner: Owner, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
     _ body: @escaping @Sendable (Owner, inout State) -> Void
   ) {
-    (queue ?? queueForLateWrites).addBarrier(owner: owner) { owner in self.write(file: file, line: line) { body(owner, &$0) } }
+    let write: @Sendable (Owner) -> Void = { owner in self.write(file: file, line: line) { body(owner, &$0) } }
+    if let queue { queue.addBarrier(owner: owner, write) } else { queueForLateWrites.async(owner: owner, execute: write) }
   }
 
   /// Writes later on behalf of any object. Everything else is as for an `OperationOwner`.
@@ -34,7 +39,8 @@ extension Protected {
     owner: Owner, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
     _ body: @escaping @Sendable (Owner, inout State) -> Void
   ) {
-    (queue ?? queueForLateWrites).addBarrier(owner: owner) { owner in self.write(file: file, line: line) { body(owner, &$0) } }
+    let write: @Sendable (Owner) -> Void = { owner in self.write(file: file, line: line) { body(owner, &$0) } }
+    if let queue { queue.addBarrier(owner: owner, write) } else { queueForLateWrites.async(owner: owner, execute: write) }
   }
 
   /// Writes later on behalf of a lifetime. Everything else is as for an owner, which is not held.
@@ -42,15 +48,18 @@ extension Protected {
     lifetime: OwnerLifetime, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
     _ body: @escaping @Sendable (inout State) -> Void
   ) {
-    (queue ?? queueForLateWrites).addBarrier(lifetime: lifetime) { self.write(file: file, line: line) { body(&$0) } }
+    let write: @Sendable () -> Void = { self.write(file: file, line: line) { body(&$0) } }
+    if let queue { queue.addBarrier(lifetime: lifetime, write) } else { queueForLateWrites.async(lifetime: lifetime, execute: write) }
   }
 
-  /// Returns when the late writes that went to the object's own queue have run or been skipped. Not from inside one of them.
+  /// Returns when the late writes that went to the object's own queue have run or been skipped, those that are held back included. Not from
+  /// inside one of them.
   public func lateWritesFinished() async { await lateWrites.made(OwnerScopedQueue.self)?.finished() }
 }
 
 extension Protected {
-  /// For late writes that name no queue. Made when there is the first.
+  /// For late writes that name no queue, and nothing else: with one at a time, in order, a job is as good as a barrier. And it doesn't hold
+  /// up the others when it is held back. Made when there is the first.
   private var queueForLateWrites: OwnerScopedQueue {
     lateWrites.object { OwnerScopedQueue(name: "Protected", maxConcurrentOperationCount: 1) }
   }
