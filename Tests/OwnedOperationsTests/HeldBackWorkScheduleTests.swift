@@ -218,8 +218,10 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     #expect(queue.becomesIdle())
   }
 
-  @Test func blocksThatWereHeldBackStayInOrder() {
-    let serial = DispatchQueue(label: "serial")
+  /// The main queue may be another object each time.
+  @Test(arguments: [false, true]) func blocksThatWereHeldBackStayInOrder(onMain: Bool) {
+    let own = DispatchQueue(label: "serial")
+    var serial: DispatchQueue { onMain ? .main : own }
     let (body, head, middle) = (Gate(), Gate(), Gate())
     let (handed, done) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
     let order = Journal<Int>()

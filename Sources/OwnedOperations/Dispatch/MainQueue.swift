@@ -16,6 +16,9 @@ enum MainQueue {
     return DispatchQueue.getSpecific(key: key) ?? false
   }
 
+  /// Tells the queue apart from others, as long as it is held: one for the main queue, whatever object it is this time.
+  static func identity(of queue: DispatchQueue) -> ObjectIdentifier { ObjectIdentifier(isMain(queue) ? key : queue) }
+
   static func isMain(_ queue: DispatchQueue) -> Bool {
     mark
     return queue.getSpecific(key: key) ?? false

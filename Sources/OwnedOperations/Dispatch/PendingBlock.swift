@@ -92,6 +92,9 @@ struct DispatchPlace {
   let queue: DispatchQueue
   let qos: DispatchQoS
   let flags: DispatchWorkItemFlags
+
+  /// Valid as long as the place is there.
+  var queueIdentity: ObjectIdentifier { MainQueue.identity(of: queue) }
 }
 
 /// Work of an object, which is held while the body runs, and not before.
@@ -120,7 +123,7 @@ final class OwnerBlock: PendingBlock, @unchecked Sendable {  // as its base clas
   }
 
   override func runBody() -> Turn {
-    if hold.mustGoBehind(self, on: place.queue) { return holdBack() }
+    if hold.mustGoBehind(self, on: place.queueIdentity) { return holdBack() }
     switch hold.begin() {
     case .begins(let owner):
       leaveLine()
@@ -135,13 +138,13 @@ final class OwnerBlock: PendingBlock, @unchecked Sendable {  // as its base clas
   }
 
   private func holdBack() -> Turn {
-    if !isDisplaced { hold.displace(self, on: place.queue) }
+    if !isDisplaced { hold.displace(self, on: place.queueIdentity) }
     isDisplaced = true
     return .heldBack(hold)
   }
 
   private func leaveLine() {
-    if isDisplaced { hold.settle(self, on: place.queue) }
+    if isDisplaced { hold.settle(self, on: place.queueIdentity) }
     isDisplaced = false
   }
 

@@ -223,25 +223,27 @@ final class OwnerHold: Sendable {
 
   /// A block that is held back goes to the end of its dispatch queue later. Those of the same owner behind it in that queue do so, too,
   /// until it has run: they stay in order.
-  func displace(_ block: AnyObject, on queue: AnyObject) {
+  /// - Parameter queue: names the queue, whatever object it is this time.
+  func displace(_ block: AnyObject, on queue: ObjectIdentifier) {
     lock.withLock {
-      guarded.displaced[ObjectIdentifier(queue), default: BlockLine()].append(ObjectIdentifier(block))
+      guarded.displaced[queue, default: BlockLine()].append(ObjectIdentifier(block))
       displacedCount.store(guarded.displaced.count, ordering: .relaxed)
     }
   }
 
   /// Whether a block that has come to its turn has to go behind others.
   @inline(__always)  // for each job with an owner
-  func mustGoBehind(_ block: AnyObject, on queue: AnyObject) -> Bool {
+  func mustGoBehind(_ block: AnyObject, on queue: @autoclosure () -> ObjectIdentifier) -> Bool {
     if displacedCount.load(ordering: .relaxed) == 0 { return false }
-    return lock.withLock { guarded.displaced[ObjectIdentifier(queue)].map { $0.first != ObjectIdentifier(block) } ?? false }
+    let queue = queue()
+    return lock.withLock { guarded.displaced[queue].map { $0.first != ObjectIdentifier(block) } ?? false }
   }
 
   /// A block that was displaced runs now, or never will.
-  func settle(_ block: AnyObject, on queue: AnyObject) {
+  func settle(_ block: AnyObject, on queue: ObjectIdentifier) {
     lock.withLock {
-      guarded.displaced[ObjectIdentifier(queue)]?.remove(ObjectIdentifier(block))
-      if guarded.displaced[ObjectIdentifier(queue)]?.first == nil { guarded.displaced[ObjectIdentifier(queue)] = nil }
+      guarded.displaced[queue]?.remove(ObjectIdentifier(block))
+      if guarded.displaced[queue]?.first == nil { guarded.displaced[queue] = nil }
       displacedCount.store(guarded.displaced.count, ordering: .relaxed)
     }
   }
