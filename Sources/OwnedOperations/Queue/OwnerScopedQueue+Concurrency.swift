@@ -77,7 +77,7 @@ extension OwnerScopedQueue: TaskExecutor {
     _ holding: OperationOwnerHold, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority,
     _ body: @escaping @Sendable (Owner) async throws -> T
   ) async throws -> T {
-    let turn = Turn(lifetime: lifetime, holding)
+    let turn = QueueTurn(lifetime: lifetime, holding)
     return try await run(turn, priority) {
       guard let address = holding.handOver() else { throw OwnerHasGone() }
       let asyncBody = AsyncBody(holding.hold)
@@ -103,36 +103,36 @@ extension OwnerScopedQueue: TaskExecutor {
   public func run<T: Sendable>(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () async throws -> T
   ) async throws -> T {
-    try await run(Turn(lifetime: lifetime, nil), priority, body)
+    try await run(QueueTurn(lifetime: lifetime, nil), priority, body)
   }
 
   private func run<T: Sendable>(
-    _ turn: Turn, _ priority: Operation.QueuePriority, _ body: @escaping @Sendable () async throws -> T
+    _ turn: QueueTurn, _ priority: Operation.QueuePriority, _ body: @escaping @Sendable () async throws -> T
   ) async throws -> T {
     add(turn, priority)
     return try await run(turn, body)
   }
 
-  private func add(_ turn: Turn, _ priority: Operation.QueuePriority) {
+  private func add(_ turn: QueueTurn, _ priority: Operation.QueuePriority) {
     if priority != .normal { turn.queuePriority = priority }
     addOperation(turn)
   }
 
   /// Takes a place in the queue for a task that is about to be made.
-  func addTurn(lifetime: OwnerLifetime, priority: Operation.QueuePriority) -> Turn {
-    let turn = Turn(lifetime: lifetime, nil)
+  func addTurn(lifetime: OwnerLifetime, priority: Operation.QueuePriority) -> QueueTurn {
+    let turn = QueueTurn(lifetime: lifetime, nil)
     add(turn, priority)
     return turn
   }
 
   /// The task doesn't want its place.
-  func giveUp(_ turn: Turn) {
+  func giveUp(_ turn: QueueTurn) {
     turn.cancel()
     finish(turn)
   }
 
   /// Runs a body in the place that was taken for it.
-  func run<T: Sendable>(_ turn: Turn, _ body: @escaping @Sendable () async throws -> T) async throws -> T {
+  func run<T: Sendable>(_ turn: QueueTurn, _ body: @escaping @Sendable () async throws -> T) async throws -> T {
     // If this is the task of an operation, that one may have to make room when the body waits.
     let waiter = OperationTask.current.map { _ in WaitingTask() }
     if let waiter { _ = turn.addWaiter(waiter) }
@@ -142,7 +142,7 @@ extension OwnerScopedQueue: TaskExecutor {
     }
   }
 
-  private func run<T: Sendable>(_ body: @escaping @Sendable () async throws -> T, when turn: Turn) async throws -> T {
+  private func run<T: Sendable>(_ body: @escaping @Sendable () async throws -> T, when turn: QueueTurn) async throws -> T {
     await withTaskCancellationHandler {
       await turn.came.wait()
     } onCancel: {
@@ -173,13 +173,13 @@ extension OwnerScopedQueue: TaskExecutor {
   }
 
   /// Lets go of the owner, too, if the body has not taken it over.
-  private func finish(_ turn: Turn, throwing error: (any Error)? = nil) {
+  private func finish(_ turn: QueueTurn, throwing error: (any Error)? = nil) {
     turn.finish(throwing: error)
     turn.letGoOfOwner()
   }
 
   /// Runs the body in a child task, which the cancellation of the turn cancels.
-  private func run<T: Sendable>(_ body: @escaping @Sendable () async throws -> T, during turn: Turn) async throws -> T {
+  private func run<T: Sendable>(_ body: @escaping @Sendable () async throws -> T, during turn: QueueTurn) async throws -> T {
     let executor = TurnExecutor(queue: self)
     return try await withThrowingTaskGroup(of: T?.self) { group in
       group.addTask(executorPreference: executor) {
@@ -221,7 +221,7 @@ public struct WeakOwner<Owner: AnyObject & Sendable>: Sendable {
 private struct OwnerHasGone: Error {}
 
 /// The place in the queue of a task: an asynchronous operation that executes while the task has its turn.
-final class Turn: OwnedOperation, @unchecked Sendable {  // stores constants only
+final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constants only
   fileprivate let came = Signal()
   fileprivate let wasCancelled = Signal()
   private let isCallerCancelled = Atomic<Bool>(false)
