@@ -39,6 +39,34 @@ import Testing
     #expect(center.observed.observations <= 20)
   }
 
+  @Test func observersOfAnOperationComeAndGoBesideManyThatStay() {
+    /// Counts how often it is looked at.
+    final class Registration: ObserverRegistration, @unchecked Sendable {  // nothing varies
+      let looks: Counter
+      let isOver: Bool
+      init(_ looks: Counter, isOver: Bool) {
+        (self.looks, self.isOver) = (looks, isOver)
+        super.init(.state, [])
+      }
+      override var hasEnded: Bool {
+        looks.add()
+        return isOver
+      }
+    }
+    let (list, looks) = (ObserverList(), Counter())
+    var added = 0
+    func add(isOver: Bool) {
+      list.add(Registration(looks, isOver: isOver), nil)
+      added += 1
+    }
+    // Up to the edge of the memory that the list has.
+    while added < 5_000 || list.registrations.count + 1 < list.registrations.capacity { add(isOver: false) }
+    let lasting = added
+    for _ in 0..<lasting { add(isOver: true) }
+    #expect(looks.value < 8 * added)
+    #expect(list.registrations.count <= 2 * lasting + 1)
+  }
+
   #if os(Linux)
     // In a process of its own, so that the memory is of nothing else.
     @Test func aHundredThousandObserversOfDeadOwnersLeaveNoMemory() async {

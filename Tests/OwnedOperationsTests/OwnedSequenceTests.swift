@@ -121,6 +121,68 @@ import Testing
     LifetimeReaper.resume(lifetime)
   }
 
+  /// Keeps what it is given until it is told to run it.
+  private final class SteppedExecutor: SerialExecutor {
+    private let jobs = Mutexed<[UnownedJob]>([])
+
+    var isEmpty: Bool { jobs.value.isEmpty }
+    func enqueue(_ job: consuming ExecutorJob) { jobs.value.append(UnownedJob(job)) }
+    func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
+
+    /// By one thread at a time, while nobody adds.
+    func runFirst() {
+      let job = jobs.value[0]
+      jobs.value.removeFirst()
+      job.runSynchronously(on: asUnownedSerialExecutor())
+    }
+  }
+
+  private actor Reader {
+    nonisolated let executor = SteppedExecutor()
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+    private let journal: Journal<Int>
+
+    init(_ journal: Journal<Int>) { self.journal = journal }
+
+    func read(_ numbers: some AsyncSequence<Int, Never> & Sendable) async {
+      for await number in numbers { journal.write(number) }
+    }
+  }
+
+  @Test func anElementOnItsWayToTheLoopIsDroppedAtTheEnd() {
+    let (lifetime, journal, isOver) = (OwnerLifetime(), Journal<Int>(), Event())
+    let reader = Reader(journal)
+    let executor = reader.executor
+    let (stream, continuation) = AsyncStream.makeStream(of: Int.self)
+    Task {
+      await reader.read(stream.owned(by: lifetime))
+      isOver.happen()
+    }
+    #expect(eventually { !executor.isEmpty })
+    executor.runFirst()  // to the first question
+    continuation.yield(1)
+    #expect(eventually { !executor.isEmpty })
+    lifetime.end()
+    executor.runFirst()
+    #expect(
+      eventually {
+        if !executor.isEmpty { executor.runFirst() }
+        return isOver.isPast
+      })
+    #expect(journal.entries.isEmpty)
+  }
+
+  @Test func anIteratorThatIsNotAskedLetsGoOfItsBaseAtTheEnd() async {
+    let lifetime = OwnerLifetime()
+    var captured: TokenOwner? = TokenOwner()
+    let hasGone = goodbye(of: captured!)
+    var iterator = Stubborn(captured: captured).owned(by: lifetime).makeAsyncIterator()
+    captured = nil
+    lifetime.end()
+    #expect(await Task.detached { hasGone.comesLater() }.value)
+    #expect((try? await iterator.next()) == .some(nil))
+  }
+
   @Test func aBaseThatDoesNotAnswerIsAbandoned() async {
     let lifetime = OwnerLifetime()
     var captured: TokenOwner? = TokenOwner()

@@ -90,6 +90,16 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
     #expect(looks.value == 3 && changes.value == 1)
   }
 
+  @Test func anObjectOfAnyClassIsReleasedOutside() {
+    let writers = Journal<Int>()
+    let (object, optional) = (Protected<AnyObject>(Tokenless()), Protected<AnyObject?>(nil))
+    object.write { $0 = Value(1) { writers.write(object.lock.unfinishedWriters) } }
+    object.write { $0 = Tokenless() }
+    optional.write { $0 = Value(2) { writers.write(optional.lock.unfinishedWriters) } }
+    optional.write { $0 = nil }
+    #expect(writers.entries == [0, 0])
+  }
+
   // MARK: Who waits for whom
 
   @Test func readersRunAtTheSameTime() {

@@ -28,15 +28,24 @@ private struct OwnedSequence<Base: AsyncSequence & Sendable>: AsyncSequence, Sen
   let base: Base
   let lifetime: OwnerLifetime
 
-  func makeAsyncIterator() -> Iterator { Iterator(consumer: Consumer(ElementPump(base, lifetime))) }
+  func makeAsyncIterator() -> Iterator {
+    let pump = ElementPump(base, lifetime)
+    pump.joinLifetime()
+    return Iterator(consumer: Consumer(pump))
+  }
 
   struct Iterator: AsyncIteratorProtocol {
     let consumer: Consumer
 
-    mutating func next() async throws(Base.Failure) -> Base.Element? { try await consumer.pump.next().get() }
+    mutating func next() async throws(Base.Failure) -> Base.Element? {
+      let answer = await consumer.pump.next()
+      return try consumer.pump.decide(answer).get()
+    }
 
+    /// The decision is made on the caller's actor, which nothing comes between and the loop's body.
     mutating func next(isolation actor: isolated (any Actor)?) async throws(Base.Failure) -> Base.Element? {
-      try await consumer.pump.next().get()
+      let answer = await consumer.pump.next()
+      return try consumer.pump.decide(answer).get()
     }
   }
 
@@ -56,7 +65,8 @@ private struct OwnedSequence<Base: AsyncSequence & Sendable>: AsyncSequence, Sen
 ///
 /// - The consumer asks (`isAsked`) and waits in `consumer`. The task waits in `idle` until it is asked, then asks the base.
 /// - One of them waits at a time: the consumer for an element, or the task for a question.
-/// - The task hands an element to `consumer`, if the owner is alive then: that load decides. Otherwise the consumer gets the end.
+/// - The task hands an element to `consumer`. Whether it is handed on is decided when the consumer runs again, on its own actor: by one
+///   load, last of all (`decide`). If the owner has ended by then, the consumer gets the end.
 /// - `isOver` goes from false to true, once: by the base's end or error, or by `close`. Whoever turns it resumes the consumer. The task is
 ///   cancelled by `close`, told when it is idle, and not waited for.
 /// - The task keeps the pump until it returns. The owner's lifetime doesn't.
@@ -79,6 +89,13 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
     self.lifetime = lifetime
   }
 
+  /// Has the sequence end with the owner. Once, before the consumer has the pump.
+  func joinLifetime() {
+    let endCall = LifetimeEndCall(lifetime) { [weak self] in self?.close(inBackground: true) }
+    lock.withLock { self.endCall = endCall }
+    if !endCall.join() { close(inBackground: false) }
+  }
+
   // MARK: The consumer
 
   func next() async -> Answer {
@@ -92,6 +109,9 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
       close(inBackground: true)
     }
   }
+
+  /// Where the consumer goes on.
+  func decide(_ answer: Answer) -> Answer { lifetime.isAlive ? answer : .success(nil) }
 
   private func ask(_ continuation: CheckedContinuation<Answer, Never>) {
     var first: Base?
@@ -113,13 +133,11 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
 
   private func start(_ base: Base) {
     let task = Task { await pump(base) }
-    let endCall = LifetimeEndCall(lifetime) { [weak self] in self?.close(inBackground: true) }
     let isOver = lock.withLock {
-      if !self.isOver { (self.task, self.endCall) = (task, endCall) }
+      if !self.isOver { self.task = task }
       return self.isOver
     }
-    if isOver { return task.cancel() }
-    if !endCall.join() { close(inBackground: false) }
+    if isOver { task.cancel() }
   }
 
   /// The sequence ends here. Any thread, more than once.
@@ -190,6 +208,6 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
       endCall = self.endCall.take()
     }
     endCall?.leave()
-    consumer?.resume(returning: lifetime.isAlive ? answer : .success(nil))
+    consumer?.resume(returning: answer)
   }
 }

@@ -13,8 +13,8 @@
 ///
 /// Unlike any other code of the user's that this package calls, the bodies run while something is held: that is what they are for. Keep
 /// them short, and wait for nothing in them. What a body takes out of the state and drops is released inside the body. Where that may run
-/// code that comes back here, return it from the body, or use ``replace(with:file:line:)``. A state that is itself an object, or an
-/// optional one, is released outside in any case.
+/// code that comes back here, return it from the body, or use ``replace(with:file:line:)``. A state that is itself an object, of a class
+/// or an `AnyObject`, or an optional one, is released outside in any case.
 ///
 /// ## Protocol
 ///
@@ -39,7 +39,9 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol a
   public init(_ state: consuming sending State) {
     self.state = .allocate(capacity: 1)
     self.state.initialize(to: state)
-    let isObject = State.self is AnyClass || State.self is any OptionalReference.Type
+    // `AnyObject` is no class by itself, though all that it holds is a reference.
+    let isAnyObject = State.self == AnyObject.self || State.self == AnyObject?.self
+    let isObject = isAnyObject || State.self is AnyClass || State.self is any OptionalReference.Type
     isReference = isObject && MemoryLayout<State>.size == MemoryLayout<AnyObject>.size
   }
 

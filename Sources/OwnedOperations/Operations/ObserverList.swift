@@ -104,15 +104,25 @@ final class ObserverList {
   private var nextNumber: UInt64 = 0
   private(set) var isDelivering = false
   private(set) var observesDependencies = false
+  /// How many registrations there are when those that have ended are taken out.
+  private var nextSweep = ObserverList.leastSweep
+  private static let leastSweep = 4
 
   func add(_ registration: ObserverRegistration, _ initial: ObservedValues?) {
-    if registrations.count == registrations.capacity { registrations.removeAll { $0.hasEnded } }
+    if registrations.count >= nextSweep { sweep() }
     registration.firstNumber = nextNumber
     registrations.append(registration)
     if registration.keys.contains(.dependencies) { observesDependencies = true }
     if let initial {
       entries.append(Entry(number: nextNumber, old: initial, new: initial, keys: [], announced: [], initial: registration))
     }
+  }
+
+  /// Takes out those that have ended. The next time is when twice as many are there as were left: that keeps `add` amortised O(1), and the
+  /// list never much longer than twice what it was when most observed.
+  private func sweep() {
+    registrations.removeAll { $0.hasEnded }
+    nextSweep = max(Self.leastSweep, registrations.count * 2)
   }
 
   func record(from old: StateWord, to new: StateWord, announced: ObservedKeys) {
