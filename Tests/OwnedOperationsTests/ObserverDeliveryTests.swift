@@ -67,58 +67,6 @@ import Testing
     #expect(journal.entries == [0, 1, 2] && queue.statistics.succeeded == 3)
   }
 
-  /// Handler 0 is under way, and 1 and 2 have had every chance to overtake it. Then comes the call, and handler 0 ends.
-  private func deliver(on queue: OwnerScopedQueue, _ call: () -> Void) {
-    let gate = Gate()
-    center.observe(.first, lifetime: lifetime, on: queue) { [journal] notification in
-      if Self.number(notification) == 0 { gate.pass() }
-      journal.write(Self.number(notification))
-    }
-    post(0)
-    #expect(gate.hasBegun())
-    post(1)
-    post(2)
-    // There is one more permit, and the order is strict: when this one runs, those before it have had their turn.
-    let marker = DispatchSemaphore(value: 0)
-    queue.async(lifetime: .forTests) { marker.signal() }
-    #expect(marker.comes())
-    #expect(eventually { queue.operationCount == queue.operationCount(ownedBy: lifetime) })
-    #expect(queue.operationCount(ownedBy: lifetime) == 3)
-    call()
-    let before = queue.operationCount(ownedBy: lifetime)
-    gate.open()
-    #expect(eventually { queue.operationCount(ownedBy: lifetime) < before })
-    #expect(journal.entries == [0])
-  }
-
-  @Test func noDeliveryBeginsInASuspendedQueue() {
-    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
-    deliver(on: queue) { queue.isSuspended = true }
-    #expect(queue.operationCount(ownedBy: lifetime) == 2)
-    queue.isSuspended = false
-    #expect(queue.becomesIdle())
-    #expect(journal.entries == [0, 1, 2] && queue.statistics.succeeded == 4)
-  }
-
-  @Test func noDeliveryBeginsForASuspendedOwner() {
-    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
-    deliver(on: queue) { queue.setSuspended(true, ownedBy: lifetime) }
-    #expect(queue.operationCount(ownedBy: lifetime) == 2)
-    queue.setSuspended(false, ownedBy: lifetime)
-    #expect(queue.becomesIdle())
-    #expect(journal.entries == [0, 1, 2])
-  }
-
-  @Test func deliveriesBehindOneThatRunsAreCancelled() {
-    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
-    deliver(on: queue) { queue.cancelOperations(ownedBy: lifetime) }
-    #expect(queue.becomesIdle())
-    #expect(journal.entries == [0])
-    post(3)
-    #expect(queue.becomesIdle())
-    #expect(journal.entries == [0, 3])
-  }
-
   @Test func aCancellationDropsWhatWaitsAndNothingElse() {
     queue.isSuspended = true
     let observation = observe()
@@ -131,42 +79,38 @@ import Testing
     #expect(journal.entries == [3, 4] && observation.isValid)
   }
 
-  /// An observation that delivers to a queue which does nothing by itself.
-  private func observe(_ deliveries: Mutexed<[OwnedOperation]>) -> (OwnedObservation, DeliveryLine) {
-    let line = DeliveryLine { delivery in deliveries.value.append(delivery) }
-    let handler = ObservationHandler(line) { [journal] in journal.write(Self.number($0)) }
-    return (OwnedObservation(.first, nil, lifetime, .normal, handler), line)
-  }
-
-  private static func notification(_ number: Int) -> Notification { Notification(name: .first, userInfo: ["number": number]) }
-
   @Test func deliveriesBehindOneThatWasCancelledGoOn() {
-    let deliveries = Mutexed<[OwnedOperation]>([])
-    let (observation, line) = observe(deliveries)
-    for number in 0..<4 { observation.hear(Self.notification(number)) }
-    let all = deliveries.value
-    #expect(all.map(\.isReady) == [true, false, false, false])
-    all[2].cancel()
-    #expect(all.map(\.isReady) == [true, false, true, false])  // to be finished, as any that was cancelled
-    all[0].cancel()
-    #expect(all[1].isReady && !all[3].isReady)
-    all[1].start()
-    #expect(all[3].isReady)
-    all[3].start()
-    #expect(journal.entries == [1, 3] && line.count == 0)
-    observation.invalidate()
+    // The first stands in front of its line, but not in the queue: that is the other way round.
+    let jobs = Mutexed<[@Sendable () -> Void]>([])
+    defer { jobs.value = [] }  // they hold the line, which holds them
+    let line = DeliveryLine { job in jobs.value.append(job) }
+    let handler = ObservationHandler(line) { [journal] in journal.write(Self.number($0)) }
+    let observation = OwnedObservation(.first, nil, lifetime, .normal, handler)
+    for number in 0..<3 { observation.hear(Notification(name: .first, userInfo: ["number": number])) }
+    jobs.value[1]()
+    #expect(journal.entries.isEmpty)
+    jobs.value = Array(jobs.value.dropFirst())  // the first was cancelled
+    #expect(jobs.value.count == 3)  // the second has a new job, behind the third
+    jobs.value[1]()
+    #expect(journal.entries.isEmpty)
+    jobs.value[2]()
+    #expect(journal.entries == [1, 2])
+    jobs.value = []
+    #expect(line.count == 0)
   }
 
-  @Test func deliveriesWaitForThoseBefore() throws {
-    let deliveries = Mutexed<[OwnedOperation]>([])
-    let (observation, line) = observe(deliveries)
-    for number in 0..<3 { observation.hear(Self.notification(number)) }
-    let all = deliveries.value
-    #expect(throws: OwnerScopedQueueError.self) { try all[2].startOrThrow() }
-    #expect(throws: OwnerScopedQueueError.self) { try all[1].startOrThrow() }
-    for delivery in all { try delivery.startOrThrow() }
+  @Test func deliveriesWaitForThoseBefore() {
+    let jobs = Mutexed<[@Sendable () -> Void]>([])
+    defer { jobs.value = [] }  // they hold the line, which holds them
+    let line = DeliveryLine { job in jobs.value.append(job) }
+    let handler = ObservationHandler(line) { [journal] in journal.write(Self.number($0)) }
+    let observation = OwnedObservation(.first, nil, lifetime, .normal, handler)
+    for number in 0..<3 { observation.hear(Notification(name: .first, userInfo: ["number": number])) }
+    jobs.value[2]()
+    jobs.value[1]()
+    #expect(journal.entries.isEmpty)
+    jobs.value[0]()
     #expect(journal.entries == [0, 1, 2] && line.count == 0)
-    observation.invalidate()
   }
 
   @Test func noDeliveryBeginsAfterTheEnd() {

@@ -1,152 +1,137 @@
 import Foundation
 
-/// One observation's notifications on their way to a queue: each is an operation there, and they are delivered one at a time, in the order
-/// of the posts.
-///
-/// So the queue's rules hold for each delivery by itself: those behind the one that runs are counted, waited for, suspended and cancelled
-/// like any operation that has to wait for another.
+/// One observation's notifications on their way to a queue: each is a job there, and they are delivered one at a time, in the order of the
+/// posts.
 ///
 /// ## Protocol
 ///
-/// All of it is guarded by `lock`; nothing of the user's is called or released under it, and no delivery is told anything.
+/// All of it is guarded by `lock`; nothing of the user's is called or released under it.
 ///
-/// - A delivery is made waiting for its turn (`awaitTurn`), as an operation waits for a dependency. It can't be started before it has it.
-/// - At most one delivery has the turn, from the hold of the lock that puts it in `turn` until it passes the turn on. It is told outside.
-/// - Deliveries that wait stand in `waiting`, in the order of the posts. The first that is not void gets the turn when it is free.
-/// - A delivery that has begun passes the turn on when the handler has returned: before it has finished, so that it may be begun beside it.
-/// - One that finishes without having begun (cancelled, or its owner ended) is void. It passes the turn on if it has it.
-/// - Telling a delivery may find that its owner has ended, and finish it: then it passes the turn on inside that call. `passers` counts the
-///   threads that pass the turn on, each in a loop: while there are any, a void delivery leaves the turn to them, so that they nest no
-///   deeper. A thread counts itself out in the hold in which it sees that the turn is taken, or that nobody waits.
-/// - So: `turn == nil` and `passers == 0` only if nobody waits.
-/// - `close` takes everything out, also the way to the queue, and has what has not begun cancelled: operations keep their queue, and a
-///   suspended one would be kept for ever. Later posts are dropped.
+/// - A delivery waits, has arrived (its job has begun), or is void (its job was cancelled). Deliveries stand in `waiting` in the order of
+///   the posts; what is delivered, and what is void, leaves at the front.
+/// - A job that begins marks its delivery as arrived. Unless `isRunning`, it becomes the one that runs: it delivers from the front for as
+///   long as what stands there has arrived.
+/// - A job that finds another one running returns. The one that runs comes to its delivery: `isRunning` is cleared in the hold of the lock
+///   in which the front was seen not to have arrived.
+/// - A job that is released without having begun (`Turn.deinit`) makes its delivery void. If what is at the front then has arrived, and
+///   nobody runs, it gets a new job.
+/// - `close` takes everything out, also the way to the queue: jobs that wait in a suspended queue keep the line, and must not keep the
+///   queue. Later posts are dropped, and jobs find nothing.
 final class DeliveryLine: @unchecked Sendable {  // by the protocol above
-  /// Adds the delivery to the queue.
-  typealias Submit = @Sendable (_ delivery: OwnedOperation) -> Void
+  /// Has the queue run the job, or release it.
+  typealias Submit = @Sendable (_ job: @escaping @Sendable () -> Void) -> Void
 
   private let lock = Lock()
   /// Nil once it is closed.
   private var submit: Submit?
-  private var turn: Delivery?
-  private var passers = 0
   private var waiting: [Delivery] = []
   private var front = 0
+  private var isRunning = false
 
   init(_ submit: @escaping Submit) { self.submit = submit }
 
-  fileprivate final class Delivery: OwnedOperation, @unchecked Sendable {  // what varies is guarded by the line's lock
-    private let line: DeliveryLine
-    let observation: OwnedObservation
+  fileprivate final class Delivery: @unchecked Sendable {  // guarded by the line's lock
     var notification: Notification?
-    var hasBegun = false
+    var hasArrived = false
+    init(_ notification: Notification) { self.notification = notification }
+    var isVoid: Bool { notification == nil }
+  }
 
-    init(_ notification: Notification, _ line: DeliveryLine, _ observation: OwnedObservation) {
-      (self.notification, self.line, self.observation) = (notification, line, observation)
-      super.init(lifetime: observation.lifetime)
+  /// The job of one delivery, or what is left of it.
+  private final class Turn: @unchecked Sendable {  // `hasBegun` is written by the job, before the last reference goes
+    private let line: DeliveryLine
+    private let delivery: Delivery
+    private let observation: OwnedObservation
+    private var hasBegun = false
+
+    init(_ line: DeliveryLine, _ delivery: Delivery, _ observation: OwnedObservation) {
+      (self.line, self.delivery, self.observation) = (line, delivery, observation)
     }
 
-    var isVoid: Bool { notification == nil }
+    deinit { if !hasBegun { line.drop(delivery, of: observation) } }
 
-    override func perform() { line.deliver(self) }
-    override func releaseWork() { line.drop(self) }
-    override var mayHaveCondition: Bool { false }
-    override var ignoresCancellation: Bool { true }
+    func begin() {
+      hasBegun = true
+      line.arrive(delivery, of: observation)
+    }
   }
 
   /// On the thread that posts.
   func add(_ notification: Notification, for observation: OwnedObservation) {
-    let delivery = Delivery(notification, self, observation)
-    delivery.awaitTurn()
-    var hasTurn = false
-    let submit = lock.withLock { () -> Submit? in
-      guard let submit = self.submit else { return nil }
-      // One that is void by now, because its owner has ended, is to be counted by the queue, and nothing else.
-      guard !delivery.isVoid else { return submit }
-      hasTurn = turn == nil && passers == 0
-      if hasTurn { turn = delivery } else { waiting.append(delivery) }
-      return submit
+    let delivery = Delivery(notification)
+    let submit = lock.withLock {
+      if self.submit != nil { waiting.append(delivery) }
+      return self.submit
     }
-    if hasTurn { delivery.turnHasCome() }
-    submit?(delivery)
+    if let submit { send(delivery, observation, submit) }
   }
 
-  private func deliver(_ delivery: Delivery) {
-    let begin = {
-      self.lock.withLock {
-        delivery.hasBegun = true
-        return delivery.notification.take()
-      }
-    }
-    // Which goes before the next one has its turn.
-    if let notification = begin() { delivery.observation.deliver(notification) }
-    passOn(from: delivery, isVoid: false)
+  private func send(_ delivery: Delivery, _ observation: OwnedObservation, _ submit: Submit) {
+    let turn = Turn(self, delivery, observation)
+    submit { turn.begin() }
   }
 
-  /// The delivery finishes. More than once, and also for one that has been delivered.
-  private func drop(_ delivery: Delivery) {
-    let (hasBegun, dropped) = lock.withLock { (delivery.hasBegun, delivery.hasBegun ? nil : delivery.notification.take()) }
-    if hasBegun { return }
-    if let dropped { DeferredReleases.add(consume dropped) }
-    passOn(from: delivery, isVoid: true)
+  private func arrive(_ delivery: Delivery, of observation: OwnedObservation) {
+    let isFirst = lock.withLock {
+      delivery.hasArrived = true
+      defer { isRunning = true }
+      return !isRunning
+    }
+    guard isFirst else { return }
+    while let notification = lock.withLock({ takeArrived() }) { observation.deliver(notification) }
   }
 
-  private func passOn(from delivery: Delivery, isVoid: Bool) {
-    var next = lock.withLock { () -> Delivery? in
-      guard turn === delivery else { return nil }
-      turn = nil
-      if isVoid, passers > 0 { return nil }
-      passers += 1
-      return takeTurn()
-    }
-    while let delivery = next {
-      delivery.turnHasCome()
-      next = lock.withLock { takeTurn() }
-    }
-  }
-
-  /// Under the lock, by one of the passers.
-  /// - Returns: nil if it is to leave.
-  private func takeTurn() -> Delivery? {
+  /// Under the lock. Nil if whoever runs is to leave.
+  private func takeArrived() -> Notification? {
     skipVoid()
-    guard turn == nil, front < waiting.count else {
-      passers -= 1
+    guard let next = first, next.hasArrived else {
+      isRunning = false
       return nil
     }
-    turn = waiting[front]
     front += 1
-    return turn
+    return next.notification.take()
   }
 
-  /// What is void has no notification any more: nothing of the user's goes with it.
-  private func skipVoid() {
-    while front < waiting.count, waiting[front].isVoid { front += 1 }
-    guard front > 32, front * 2 > waiting.count else { return }
-    waiting.removeFirst(front)
-    front = 0
+  private func drop(_ delivery: Delivery, of observation: OwnedObservation) {
+    var dropped: Notification?
+    let next = lock.withLock { () -> (Delivery, Submit)? in
+      dropped = delivery.notification.take()
+      guard !isRunning, let submit else { return nil }
+      skipVoid()
+      guard let next = first, next.hasArrived else { return nil }
+      next.hasArrived = false
+      return (next, submit)
+    }
+    if let dropped = dropped.take() { DeferredReleases.add(consume dropped) }
+    if let (delivery, submit) = next { send(delivery, observation, submit) }
   }
 
   /// What is left of a line, to be released.
   struct Remains {
     fileprivate var notifications: [Notification] = []
     fileprivate var submit: Submit?
-    /// To be cancelled, so that the queue lets go of them.
-    var deliveries: [OwnedOperation] = []
   }
 
   /// The observation is over.
   func close() -> Remains {
     lock.withLock {
-      var deliveries = Array(waiting[front...])
-      if let turn = turn.take(), !turn.hasBegun { deliveries.append(turn) }
+      let remains = Remains(notifications: waiting[front...].compactMap { $0.notification.take() }, submit: submit.take())
       (waiting, front) = ([], 0)
-      let notifications = deliveries.compactMap { $0.notification.take() }
-      return Remains(notifications: notifications, submit: submit.take(), deliveries: deliveries)
+      return remains
     }
+  }
+
+  private var first: Delivery? { front < waiting.count ? waiting[front] : nil }
+
+  /// What is void, and what has been delivered, has no notification any more: nothing of the user's goes with it.
+  private func skipVoid() {
+    while let first, first.isVoid { front += 1 }
+    guard front > 32, front * 2 > waiting.count else { return }
+    waiting.removeFirst(front)
+    front = 0
   }
 
   // MARK: For tests
 
-  /// How many wait, or have the turn.
-  var count: Int { lock.withLock { waiting.count - front + (turn == nil ? 0 : 1) } }
+  var count: Int { lock.withLock { waiting.count - front } }
 }

@@ -82,17 +82,10 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
     lifetime.leave(self)
     objectEnd?.leave()
     table?.remove(self, inBackground: inBackground)
-    guard let line = former?.line else {
-      if inBackground, let former = former.take() { DeferredReleases.add(consume former) }
-      return
-    }
-    let remains = line.close()
-    let deliveries = remains.deliveries
-    let cancel: @Sendable () -> Void = { for delivery in deliveries { delivery.cancel() } }
-    guard inBackground else { return cancel() }
+    var remains = former?.line?.close()
+    guard inBackground else { return }
     if let former = former.take() { DeferredReleases.add(consume former) }
-    DeferredReleases.add(consume remains)
-    if !deliveries.isEmpty { DeferredCalls.add(cancel) }
+    if let remains = remains.take() { DeferredReleases.add(consume remains) }
   }
 
   func lifetimeDidEnd() { end(inBackground: true) }

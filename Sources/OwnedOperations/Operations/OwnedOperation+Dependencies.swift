@@ -138,14 +138,6 @@ extension OwnedOperation {
     }
   }
 
-  // MARK: Turns
-
-  /// Has the operation wait as for one more dependency, which nobody sees. Before it is in a queue.
-  final func awaitTurn() { changeDependencyCount(by: 1) }
-
-  /// Once for each `awaitTurn`. Any thread, outside locks.
-  final func turnHasCome() { changeDependencyCount(by: -1) }
-
   // MARK: Policy
 
   final func setDependencyPolicy(_ policy: DependencyPolicy) {

@@ -24,10 +24,9 @@ extension NotificationCenter {
   /// post, observe, end this observation or others, and let go of its owner. It runs under no lock. It is skipped while nothing but bodies
   /// and handlers of the owner's holds the owner.
   ///
-  /// Without a queue the body runs on the thread that posts, before `post` returns. With one, the post doesn't wait: each delivery is an
-  /// operation of the owner in that queue, which is counted, waited for, suspended and cancelled as such. Deliveries of one observation run
-  /// one at a time, in the order of the posts, as if each depended on the one before; a body that waits for later ones waits for ever. They
-  /// hold the notification until they have run or were cancelled; also the object in it.
+  /// Without a queue the body runs on the thread that posts, before `post` returns. With one, the post doesn't wait: each delivery is a job
+  /// of the owner in that queue, which is counted, waited for and cancelled as such. Deliveries of one observation run one at a time, in
+  /// the order of the posts, and hold the notification until they have run or were cancelled; also the object in it.
   ///
   /// An object that posts from its own deinit isn't heard by those who observe that object.
   /// - Parameters:
@@ -46,7 +45,7 @@ extension NotificationCenter {
     _ body: @escaping @Sendable (Owner, Notification) -> Void
   ) -> OwnedObservation {
     let lifetime = owner.lifetimeToken.lifetime
-    return observe(name, object, lifetime, level, ObservationHandler(owner, lifetime, line(to: queue), body))
+    return observe(name, object, lifetime, level, ObservationHandler(owner, lifetime, line(to: queue, lifetime), body))
   }
 
   /// Calls the body with any object as the owner when a notification is posted, until one of the two ends. Everything else is as for an
@@ -57,7 +56,7 @@ extension NotificationCenter {
     _ body: @escaping @Sendable (Owner, Notification) -> Void
   ) -> OwnedObservation {
     let lifetime = OwnerLifetime.of(owner as AnyObject)
-    return observe(name, object, lifetime, level, ObservationHandler(owner, lifetime, line(to: queue), body))
+    return observe(name, object, lifetime, level, ObservationHandler(owner, lifetime, line(to: queue, lifetime), body))
   }
 
   /// Calls the body when a notification is posted, until the lifetime or the observed object ends. Everything else is as for an owner,
@@ -67,10 +66,10 @@ extension NotificationCenter {
     _ name: Notification.Name?, object: AnyObject? = nil, lifetime: OwnerLifetime, level: ObserverLevel = .normal,
     on queue: OwnerScopedQueue? = nil, _ body: @escaping @Sendable (Notification) -> Void
   ) -> OwnedObservation {
-    observe(name, object, lifetime, level, ObservationHandler(line(to: queue), body))
+    observe(name, object, lifetime, level, ObservationHandler(line(to: queue, lifetime), body))
   }
 
-  private func line(to queue: OwnerScopedQueue?) -> DeliveryLine? {
-    queue.map { queue in DeliveryLine { delivery in queue.addOperation(delivery) } }
+  private func line(to queue: OwnerScopedQueue?, _ lifetime: OwnerLifetime) -> DeliveryLine? {
+    queue.map { queue in DeliveryLine { job in queue.async(lifetime: lifetime, execute: job) } }
   }
 }
