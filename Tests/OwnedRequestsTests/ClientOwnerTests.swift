@@ -236,6 +236,19 @@ private final class Probe: Sendable {
 
   // MARK: Cancelling
 
+  @Test func aResultIsThereForWhoHearsOfTheFinish() async throws {
+    let operation = server.client().operation(for: Request(.get, "status?status=404"), lifetime: OwnerLifetime(), decoding: .empty)
+    let seen = Journal<Bool>()
+    let observation = operation.observe(\.isFinished) { heard, _ in
+      if heard.isFinished { seen.write((heard as? RequestOperation<Void>)?.result != nil) }
+    }
+    OwnerScopedQueue().addOperation(operation)
+    await operation.finished()
+    try await seen.reaches(1)
+    #expect(seen.entries == [true])
+    withExtendedLifetime(observation) {}
+  }
+
   @Test func cancellingAnOwnersRequestsLeavesThoseOfOthers() async throws {
     let client = server.client()
     let (mine, others) = (OwnerLifetime(), OwnerLifetime())

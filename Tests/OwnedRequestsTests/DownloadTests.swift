@@ -36,6 +36,49 @@ import Testing
     return (0...length / 32).reduce(into: Data()) { data, _ in data += digest }.prefix(length)
   }
 
+  /// What comes in parts.
+  private func head(_ status: Int, _ headers: HeaderFields) throws -> ResponseHead {
+    ResponseHead(status: status, headers: headers, url: try #require(URL(string: "http://localhost/file")))
+  }
+
+  @Test func aPartIsNotTakenForTheWholeThoughTheFirstAnswerHadNoLength() throws {
+    var urlRequest = URLRequest(url: try #require(URL(string: "http://localhost/file")))
+    func begin(_ file: DownloadFile, _ head: ResponseHead, _ bytes: Int) throws {
+      #expect(try file.acquire())
+      try file.adapt(&urlRequest)
+      #expect(try file.begin(head))
+      try file.write(Data(repeating: 1, count: bytes))
+    }
+    let first = DownloadFile(target, DownloadExpectation())
+    try begin(first, head(200, ["ETag": "\"1\""]), 5)
+    first.letGo()
+    let second = DownloadFile(target, DownloadExpectation())
+    try begin(second, head(206, ["ETag": "\"1\"", "Content-Range": "bytes 5-7/10"]), 3)
+    #expect(throws: RequestError.self) { try second.end() }
+    second.letGo()
+    #expect(names == ["file.bin.part", "file.bin.part.info"])
+    let third = DownloadFile(target, DownloadExpectation())
+    try begin(third, head(206, ["ETag": "\"1\"", "Content-Range": "bytes 8-9/10"]), 2)
+    try third.end()
+    third.letGo()
+    #expect(try Data(contentsOf: target).count == 10)
+  }
+
+  @Test func whatIsNotAcceptedDoesNotReplaceTheTarget() async throws {
+    try Data("former".utf8).write(to: target)
+    for (accepted, status) in [(200..<201, 202), (100..<600, 404)] {
+      var request = Request(.get, "status?status=\(status)&body=wait")
+      request.acceptedStatus = accepted
+      let operation = server.client().download(request, to: target, lifetime: lifetime)
+      let error = await failure { _ = try await operation.value }
+      guard case .status(status, _)? = error else {
+        Issue.record("\(String(describing: error))")
+        return
+      }
+      #expect(try Data(contentsOf: target) == Data("former".utf8))
+    }
+  }
+
   private func download(_ path: String, retry: RetryPolicy = .none, _ expectation: DownloadExpectation = DownloadExpectation()) async throws
     -> Response<URL>
   {

@@ -22,6 +22,33 @@ import Testing
     }
   }
 
+  @Test func whatWasAskedForBeforeAllWasRemovedDoesNotComeBack() throws {
+    let cache = try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0)
+    let client = RequestClient(cache: cache)
+    var request = Request(.get, "http://localhost/removed")
+    request.cache = .revalidate
+    let outgoing = Outgoing(urlRequest: try request.urlRequest(relativeTo: nil), body: .none)
+    let key = TransferKey(outgoing.urlRequest)
+    cache.store(entry("old"), for: key)
+    let plan = try #require(CachePlan(request, outgoing, client))
+    #expect(plan.stored == entry("old"))
+    cache.removeAll()
+    let url = try #require(outgoing.urlRequest.url)
+    #expect(plan.revalidated(by: ResponseHead(status: 304, headers: [:], url: url)) != nil)
+    plan.store(Exchange(head: ResponseHead(status: 200, headers: ["ETag": "\"2\""], url: url), body: Data()))
+    #expect(cache.response(for: key) == nil)
+  }
+
+  @Test func whatIsNotAcceptedIsNotTakenFromTheCache() throws {
+    let cache = try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0)
+    var request = Request(.get, "http://localhost/status")
+    request.cache = .cachedThenFresh
+    request.acceptedStatus = 201..<202
+    let outgoing = Outgoing(urlRequest: try request.urlRequest(relativeTo: nil), body: .none)
+    cache.store(entry("two hundred"), for: TransferKey(outgoing.urlRequest))
+    #expect(CachePlan(request, outgoing, RequestClient(cache: cache))?.preview == nil)
+  }
+
   @Test func entriesAreFoundInMemoryAndAfterwardsOnTheDisk() async throws {
     let directory = try TemporaryDirectory()
     let cache = try ResponseCache(directory: directory.url, memoryLimit: 1_000_000, diskLimit: 1_000_000)

@@ -68,6 +68,12 @@ import Testing
   }
 
   @Test func onlyWhatMayPassIsTriedAgain() {
+    let patient = RetryPolicy.exponential(attempts: .max, base: .seconds(300), cap: .seconds(300))
+    #expect(
+      (patient.delay(
+        after: .transport(URLError(.timedOut)), head: nil, attempt: 61, method: .get, now: Date(), randomness: 1)).map {
+          $0 == .seconds(300)
+        } == true)
     let policy = RetryPolicy.exponential(attempts: 2)
     for status in [408, 429, 500, 502, 503, 504, 599] { #expect(delay(policy, .status(status, body: Data())) != nil) }
     for status in [301, 400, 401, 403, 404, 409, 422] { #expect(delay(policy, .status(status, body: Data())) == nil) }

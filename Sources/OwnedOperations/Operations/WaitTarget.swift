@@ -41,13 +41,16 @@ enum WaitTarget {
   /// - Parameter doubt: the answer if a scheduler has too many operations to ask.
   private func leads(inDoubt doubt: Bool, to condition: (WaitTarget) -> Bool) -> Bool {
     var seen: Set<ObjectIdentifier> = []
+    var seenWork: Set<OwnersWork> = []
     var open = [self]
     while let target = open.popLast() {
       switch target {
       case .work(of: let scheduler, ownedBy: let lifetime):
         if condition(target) { return true }
-        guard seen.insert(ObjectIdentifier(scheduler)).inserted else { continue }
         let owner = scheduler.hasBarriers ? nil : lifetime
+        guard seenWork.insert(OwnersWork(scheduler: ObjectIdentifier(scheduler), owner: owner.map { ObjectIdentifier($0) })).inserted else {
+          continue
+        }
         guard let operations = scheduler.unfinishedOperations(ownedBy: owner, atMost: Self.mostOperations) else {
           if doubt { return true }
           continue
@@ -67,6 +70,12 @@ enum WaitTarget {
       }
     }
     return false
+  }
+
+  /// An owner's work in a scheduler; with nil all of it.
+  private struct OwnersWork: Hashable {
+    let scheduler: ObjectIdentifier
+    let owner: ObjectIdentifier?
   }
 
   /// Of a scheduler, to ask at a time.

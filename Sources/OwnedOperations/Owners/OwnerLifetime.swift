@@ -414,7 +414,8 @@ public final class OwnerLifetime: Sendable {
     former?.removeChild(id)
     guard let parent else { return false }
     guard parent.insertChild(self) else { return true }
-    if !isAlive { parent.removeChild(id) }  // ended meanwhile, perhaps before it was there to be removed
+    // Ended meanwhile, perhaps before it was there to be removed. If its tree is still being closed, whoever does that removes it then.
+    if word.load(ordering: .acquiring) & (Flag.ended | Flag.closing) == Flag.ended { parent.removeChild(id) }
     return false
   }
 

@@ -38,7 +38,8 @@ extension OwnerLifetime {
       // Handlers of a cancellation are the user's.
       DeferredCalls.add { cancellation.cancel() }
     }
-    let task = Task(priority: priority) {
+    // Its first step, too, goes where the queue's turns do: the place that it has must not wait for a thread of Swift's pool.
+    let task = Task(executorPreference: place.map { TurnExecutor(queue: $0.0) }, priority: priority) { [self] in
       defer { endCall.leave() }
       // The load of the lifetime comes last, and decides.
       guard !Task.isCancelled, isAlive else {

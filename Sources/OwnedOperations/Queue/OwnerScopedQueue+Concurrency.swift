@@ -294,7 +294,7 @@ private final class Signal: Sendable {
 }
 
 /// Runs the steps of a task that has its turn. The turn is what the queue's limit counts, so the steps go straight to GCD.
-private final class TurnExecutor: TaskExecutor {
+final class TurnExecutor: TaskExecutor {
   private let queue: OwnerScopedQueue
   private let dispatchQueue: DispatchQueue
 

@@ -9,13 +9,16 @@ struct CachePlan: Sendable {
   let cache: ResponseCache
   let policy: CachePolicy
   let key: TransferKey
+  /// Nil, too, if the request doesn't accept it.
   let stored: CachedResponse?
+  /// Of the cache: what is removed from it afterwards does not come back by this request.
+  private let generation: Int
 
   /// Nil if the cache has nothing to do with it.
   /// - Parameter looksInFiles: which takes time.
-  init?(_ request: Request, _ outgoing: Outgoing, _ cache: ResponseCache?, looksInFiles: Bool = true) {
-    guard let cache, request.cache != .none, outgoing.urlRequest.httpMethod == "GET" else { return nil }
-    guard request.cachesCredentials || !outgoing.hasCredentials else { return nil }
+  init?(_ request: Request, _ outgoing: Outgoing, _ client: RequestClient, looksInFiles: Bool = true) {
+    guard let cache = client.cache, request.cache != .none, outgoing.urlRequest.httpMethod == "GET" else { return nil }
+    guard request.cachesCredentials || !client.hasCredentials(outgoing) else { return nil }
     let headers = HeaderFields(outgoing.urlRequest.allHTTPHeaderFields ?? [:])
     // A part of an answer, and an answer to a question of the caller's own, are not what others want.
     guard headers["Range"] == nil, headers["If-None-Match"] == nil, headers["If-Modified-Since"] == nil, !Self.forbidsStoring(headers)
@@ -23,7 +26,9 @@ struct CachePlan: Sendable {
     self.cache = cache
     policy = request.cache
     key = TransferKey(outgoing.urlRequest)
-    stored = looksInFiles ? cache.response(for: key) : cache.responseInMemory(for: key)
+    generation = cache.generation
+    let found = looksInFiles ? cache.response(for: key) : cache.responseInMemory(for: key)
+    stored = found.flatMap { request.acceptedStatus.contains($0.head.status) ? $0 : nil }
   }
 
   /// What is stored, if no server has to be asked.
@@ -47,7 +52,7 @@ struct CachePlan: Sendable {
   func revalidated(by head: ResponseHead) -> CachedResponse? {
     guard head.status == 304, case let stored? = stored else { return nil }
     let fresh = stored.refreshed(by: head, now: Date())
-    cache.store(fresh, for: key)
+    cache.store(fresh, for: key, ifStill: generation)
     return fresh
   }
 
@@ -62,7 +67,7 @@ struct CachePlan: Sendable {
     case .revalidate: guard entry.hasValidator else { return }
     case .cachedThenFresh, .none: break
     }
-    cache.store(entry, for: key)
+    cache.store(entry, for: key, ifStill: generation)
   }
 
   private static func forbidsStoring(_ headers: HeaderFields) -> Bool {

@@ -73,22 +73,27 @@ public final class ResponseCache: Sendable {
     var removed: [CachedResponse] = []
     return state.withLock { state in
       guard state.generation == generation else { return nil }
-      // Something newer may have been stored meanwhile.
-      if let newer = state.pending[key]?.entry { return newer }
+      // Something newer may have been stored, and written, meanwhile.
+      if let newer = state.memory.use(key) ?? state.pending[key]?.entry { return newer }
       keep(entry, for: key, in: &state, removed: &removed)
       return entry
     }
   }
 
-  func store(_ entry: CachedResponse, for key: TransferKey) {
+  /// Counts the calls of `removeAll()`.
+  var generation: Int { state.withLock { $0.generation } }
+
+  /// - Parameter expected: the generation that the answer was asked for in. It is not stored if that has passed.
+  func store(_ entry: CachedResponse, for key: TransferKey, ifStill expected: Int? = nil) {
     var removed: [CachedResponse] = []
-    let number = state.withLock { state in
+    let number = state.withLock { state -> (Int, Int)? in
+      guard expected == nil || expected == state.generation else { return nil }
       state.number += 1
       if directory != nil { state.pending[key] = (entry, state.number) }
       keep(entry, for: key, in: &state, removed: &removed)
       return (state.number, state.generation)
     }
-    guard let directory else { return }
+    guard let directory, let number else { return }
     writes.async { [state] in Self.write(key, number.0, number.1, state, directory) }
   }
 

@@ -39,6 +39,7 @@ extension RequestClient {
     for request: Request, to file: URL, lifetime: OwnerLifetime, expecting expectation: DownloadExpectation = DownloadExpectation()
   ) -> RequestOperation<URL> {
     RequestOperation(
-      request, client: self, lifetime: lifetime, decoding: ResponseDecoder { _, _ in file }, download: DownloadFile(file, expectation))
+      request, client: self, lifetime: lifetime, decoding: ResponseDecoder { _, _ in file },
+      download: DownloadFile(file, expectation, acceptedStatus: request.acceptedStatus))
   }
 }

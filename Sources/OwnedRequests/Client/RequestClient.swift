@@ -49,6 +49,9 @@ public final class RequestClient: Sendable {
   let downloadSessions: DownloadSessions
   /// Starts the requests that are sent at once. Without a limit: those of the hosts are what holds requests back.
   let starts = OwnerScopedQueue(name: "OwnedRequests.starts")
+  /// What the configuration has every request say, and whose cookies go along with it.
+  private let additionalHeaders: [String: String]
+  private let cookies: HTTPCookieStorage?
   private let storedInterceptors = Guarded<[any RequestInterceptor]>([])
   private let registry = Guarded<[OwnerID: [ObjectIdentifier: WeakRequest]]>([:])
 
@@ -68,8 +71,34 @@ public final class RequestClient: Sendable {
     self.baseURL = baseURL
     self.queue = queue
     self.cache = cache
+    var headers: [String: String] = [:]
+    for (name, value) in configuration.httpAdditionalHeaders ?? [:] {
+      if let name = name as? String { headers[name] = "\(value)" }
+    }
+    additionalHeaders = headers
+    cookies = configuration.httpShouldSetCookies ? configuration.httpCookieStorage : nil
     downloadSessions = DownloadSessions(configuration: configuration)
     hub = TransferHub(session: TransferSession(configuration: configuration), limits: HostLimits(limit: 6))
+  }
+
+  // MARK: What is sent
+
+  /// The request with what the configuration adds, before interceptors have seen it.
+  func prepare(_ request: Request) throws(RequestError) -> PreparedRequest {
+    var prepared = try request.prepare(relativeTo: baseURL)
+    guard !additionalHeaders.isEmpty else { return prepared }
+    for (name, value) in additionalHeaders where prepared.urlRequest.value(forHTTPHeaderField: name) == nil {
+      if let complaint = HeaderFields.complaint(about: name, value: value) { throw .invalidParameters(complaint) }
+      prepared.urlRequest.setValue(value, forHTTPHeaderField: name)
+    }
+    return prepared
+  }
+
+  /// Whether the request says who asks, by itself or by the cookies that will go along. Its answer is for nobody else.
+  func hasCredentials(_ outgoing: Outgoing) -> Bool {
+    if outgoing.hasCredentials { return true }
+    guard let cookies, let url = outgoing.urlRequest.url else { return false }
+    return cookies.cookies(for: url)?.isEmpty == false
   }
 
   // MARK: Settings
@@ -231,8 +260,8 @@ public final class RequestClient: Sendable {
   private func answerInMemory<Value>(
     to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
   ) -> Response<Value>? {
-    guard let cache, case .forTime = request.cache, interceptors.isEmpty, let prepared = try? request.prepare(relativeTo: baseURL),
-      let plan = CachePlan(request, Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), cache, looksInFiles: false),
+    guard cache != nil, case .forTime = request.cache, interceptors.isEmpty, let prepared = try? prepare(request),
+      let plan = CachePlan(request, Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), self, looksInFiles: false),
       let stored = plan.answer, !Task.isCancelled, lifetime.isAlive, let value = try? decoder.decode(stored.body, stored.head)
     else { return nil }
     return Response(value, stored.head, source: .cache, attempts: 0)
@@ -270,8 +299,13 @@ public final class RequestClient: Sendable {
         group.addTask { (index, try await self.response(to: request, lifetime: lifetime, decoding: decoder)) }
       }
       var responses = [Response<Value>?](repeating: nil, count: requests.count)
-      // An error leaves the group, which cancels the others and waits for them.
-      for try await (index, response) in group { responses[index] = response }
+      do {
+        for try await (index, response) in group { responses[index] = response }
+      } catch {
+        // None of the others begins because one before it has made room. The group waits for them.
+        hub.limits.withoutGrants { group.cancelAll() }
+        throw error
+      }
       return responses.compactMap { $0 }
     }
   }
@@ -282,7 +316,10 @@ public final class RequestClient: Sendable {
   /// in their number.
   public func cancelRequests(ownedBy lifetime: OwnerLifetime) {
     let requests = registry.withLock { $0[lifetime.id].map { $0.values.compactMap(\.request) } ?? [] }
-    for request in requests { request.cancel() }
+    // None of them begins because one before it has made room.
+    hub.limits.withoutGrants {
+      for request in requests { request.cancel() }
+    }
   }
 
   func register(_ request: any RegisteredRequest) {

@@ -65,8 +65,12 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     let (result, isSettled) = record.withLock { ($0.result, $0.isSettled) }
     if isSettled { return result }
     // Between the finish and the announcement.
-    guard case .succeeded? = outcome else { return nil }
-    return result
+    switch outcome {
+    case .succeeded?, .failed?: return result
+    case .cancelled(.timedOut)?: return .failure(.timedOut)
+    case .cancelled(let reason)?: return .failure(.cancelled(reason))
+    case nil: return nil
+    }
   }
 
   /// Status, headers and URL of the last answer, also if it was an error; nil before there is one.
@@ -106,7 +110,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     guard let request else { return finishCancelled() }
     // The run holds the operation until it is over.
     let run = RequestRun(
-      request, client: client, download: download, preview: { [self] in show($0) }, progress: { [self] in note($0) },
+      request, client: client, download: download, stillMatters: { [self] in !isCancelled }, preview: { [self] in show($0) },
+      progress: { [self] in note($0) },
       finish: { [self] in complete($0) })
     let isOver = record.withLock { record in
       if !record.isSettled { record.run = run }

@@ -81,19 +81,23 @@ final class RequestRun: Sendable {
   private let request: Request
   private let client: RequestClient
   private let download: DownloadFile?
+  private let stillMatters: @Sendable () -> Bool
   private let state: Guarded<State>
 
   /// - Parameters:
+  ///   - stillMatters: false once the request has been cancelled, though the run has yet to hear of it.
   ///   - preview: called at most once, before the end, with what the cache has to show meanwhile.
   ///   - progress: called on the session's queue.
   ///   - finish: called once, on a background thread, unless the run is cancelled.
   init(
-    _ request: Request, client: RequestClient, download: DownloadFile?, preview: @escaping @Sendable (RunOutcome) -> Void,
+    _ request: Request, client: RequestClient, download: DownloadFile?, stillMatters: @escaping @Sendable () -> Bool,
+    preview: @escaping @Sendable (RunOutcome) -> Void,
     progress: @escaping @Sendable (TransferProgress) -> Void, finish: @escaping @Sendable (RunOutcome) -> Void
   ) {
     self.request = request
     self.client = client
     self.download = download
+    self.stillMatters = stillMatters
     state = Guarded(State(finish: finish, preview: preview, progress: progress))
   }
 
@@ -104,7 +108,7 @@ final class RequestRun: Sendable {
   /// - Parameter looks: how often to look whether a download to the same file has let go of it: one that was just cancelled is about to.
   private func begin(looks: Int) {
     do throws(RequestError) {
-      var prepared = try request.prepare(relativeTo: client.baseURL)
+      var prepared = try client.prepare(request)
       var layout: TemporaryFile?
       if case .form(let form) = prepared.body {
         let file = try TemporaryFile()
@@ -222,7 +226,7 @@ final class RequestRun: Sendable {
   /// Asks the cache first.
   private func transfer(_ outgoing: Outgoing, _ attempt: Int) {
     guard download == nil else { return subscribe(outgoing, attempt) }
-    guard let plan = CachePlan(request, outgoing, client.cache) else { return subscribe(outgoing, attempt) }
+    guard let plan = CachePlan(request, outgoing, client) else { return subscribe(outgoing, attempt) }
     if let answer = plan.answer { return end(RunOutcome(answer, source: .cache, attempts: attempt - 1), isInBackground: true) }
     let preview = state.withLock { state in
       state.cachePlan = plan
@@ -269,7 +273,7 @@ final class RequestRun: Sendable {
 
   private func mayShare(_ outgoing: Outgoing) -> Bool {
     guard request.coalesces, ["GET", "HEAD"].contains(outgoing.urlRequest.httpMethod), case .none = outgoing.body else { return false }
-    return request.coalescesIfSet == true || !outgoing.hasCredentials
+    return request.coalescesIfSet == true || !client.hasCredentials(outgoing)
   }
 
   // MARK: After an attempt
@@ -352,9 +356,15 @@ final class RequestRun: Sendable {
   /// Time spent between attempts does not count.
   private func lookForBytes() {
     var former: OneShotTimer?
+    let place = state.withLock { state -> TransferHub.Place? in
+      if case .transferring(let place) = state.phase { return place }
+      return nil
+    }
+    // Not while it waits for its turn, for the first time or after a redirect.
+    let isUnderWay = place?.transfer.isUnderWay ?? false
     let isIdle = state.withLock { state in
       if case .over = state.phase { return false }
-      if case .transferring = state.phase {} else { state.lastByte = .now }
+      if !isUnderWay { state.lastByte = .now }
       let left = request.idleLimit - (ContinuousClock.now - state.lastByte)
       guard left > .zero else { return true }
       former = state.idleTimer
@@ -367,6 +377,11 @@ final class RequestRun: Sendable {
 }
 
 extension RequestRun: TransferSubscriber {
+  var isWanted: Bool {
+    if state.withLock({ if case .over = $0.phase { true } else { false } }) { return false }
+    return stillMatters()
+  }
+
   func transferDidBegin(attempt: Int) { startClocks() }
 
   func transferDidProgress(_ progress: TransferProgress, attempt: Int) {
@@ -409,7 +424,9 @@ extension RequestRun: TransferSubscriber {
     if let download, head.status == 416, try download.isWhole(after: head) { return outcome }
     let plan = state.withLock { $0.cachePlan }
     if let stored = plan?.revalidated(by: head) { return RunOutcome(stored, source: .revalidated, attempts: attempt) }
-    guard request.acceptedStatus.contains(head.status) else {
+    // Of a download, a part that was asked for, and nothing that is no file.
+    let isAccepted = request.acceptedStatus.contains(head.status)
+    guard download == nil ? isAccepted : head.status == 206 || isAccepted && (200..<300).contains(head.status) else {
       throw .status(head.status, body: exchange.body.prefix(RequestError.bodyLimit))
     }
     plan?.store(exchange)

@@ -59,6 +59,7 @@ final class DownloadFile: Sendable {
 
   private let target: URL
   private let expectation: DownloadExpectation
+  private let acceptedStatus: Range<Int>
   /// For tests: called before each piece is written.
   private let willWrite: (@Sendable () -> Void)?
   private let state = Guarded(State())
@@ -67,8 +68,11 @@ final class DownloadFile: Sendable {
   private var partPath: String { target.path + ".part" }
   private var infoPath: String { target.path + ".part.info" }
 
-  init(_ target: URL, _ expectation: DownloadExpectation, willWrite: (@Sendable () -> Void)? = nil) {
+  init(
+    _ target: URL, _ expectation: DownloadExpectation, acceptedStatus: Range<Int> = 200..<300, willWrite: (@Sendable () -> Void)? = nil
+  ) {
     self.target = target
+    self.acceptedStatus = acceptedStatus
     self.expectation = expectation
     self.willWrite = willWrite
   }
@@ -267,6 +271,7 @@ extension DownloadFile: TransferSink {
       guard state.partFile >= 0 else { throw .cancelled(.requested) }
       switch head.status {
       case 200..<206, 207..<300:
+        guard acceptedStatus.contains(head.status) else { return false }
         try startOver(&state)
         // Bytes that were compressed on the way can't be counted from.
         let tag = head.headers["Content-Encoding"] == nil ? head.headers["ETag"].flatMap { $0.hasPrefix("W/") ? nil : $0 } : nil
@@ -287,6 +292,8 @@ extension DownloadFile: TransferSink {
           state.startsOver = wasAsked
           throw .unexpectedContent("the server sent another part of \(target.lastPathComponent) than was asked for")
         }
+        // A first answer without a length is no reason to take a part for the whole.
+        if length == nil { state.info?.length = range.total }
         door.withLock { $0.canGoOn = true }
         return true
       default: return false
@@ -315,6 +322,10 @@ extension DownloadFile: TransferSink {
   func end() throws(RequestError) {
     try access { state throws(RequestError) in
       guard state.partFile >= 0 else { throw .cancelled(.requested) }
+      // A server may send less than what was asked for: the next attempt goes on.
+      if let info = state.info, info.validator != nil, let length = info.length, state.offset < length, state.asked > 0 {
+        throw .transport(URLError(.networkConnectionLost))
+      }
       if let complaint = complaint(&state) {
         try startOver(&state)
         state.info = nil

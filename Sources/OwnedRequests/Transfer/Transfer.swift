@@ -12,7 +12,9 @@ struct Exchange: Sendable {
 
 /// Somebody who waits for a transfer. No call comes after the end, or after unsubscribing, but for one that is under way.
 protocol TransferSubscriber: AnyObject, Sendable {
-  /// The host's limit has let the transfer begin.
+  /// False once it is about to unsubscribe: nothing is sent for it any more. Any thread, outside locks.
+  var isWanted: Bool { get }
+  /// The host's limit has let the transfer begin; or go on, after a redirect.
   func transferDidBegin(attempt: Int)
   func transferDidProgress(_ progress: TransferProgress, attempt: Int)
   func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int)
@@ -138,24 +140,51 @@ final class Transfer: Sendable {
     if isOver { ticket.release() } else { ticket.enter() }
   }
 
+  /// Whether somebody still wants it. Otherwise it is over now: an owner's requests are told of its end one after the other, and must not
+  /// begin because one before them has made room.
+  private func isWanted() -> Bool {
+    var asked: Set<Int> = []
+    while true {
+      let open = state.withLock { state in state.phase == .waiting ? state.subscriptions.filter { !asked.contains($0.key) } : [:] }
+      if open.values.contains(where: { $0.subscriber.isWanted }) { return true }
+      asked.formUnion(open.keys)
+      let remains = state.withLock { state -> Remains? in
+        // Unless somebody has joined meanwhile.
+        guard state.phase == .waiting, state.subscriptions.keys.allSatisfy({ asked.contains($0) }) else { return nil }
+        return Self.close(&state)
+      }
+      if let remains {
+        remains.ticket?.release()
+        whenOver(self)
+        return false
+      }
+      if state.withLock({ $0.phase != .waiting }) { return false }
+    }
+  }
+
   private func start() {
-    var first: [Subscription] = []
+    guard isWanted() else { return }
+    var audience: [Subscription] = []
     let outgoing = state.withLock { state -> Outgoing? in
       guard state.phase == .waiting else { return nil }
       state.phase = .underWay
-      if !state.hasBegun { first = Array(state.subscriptions.values) }
+      audience = Array(state.subscriptions.values)
       state.hasBegun = true
       return state.outgoing
     }
     guard let outgoing else { return }
-    for subscription in first { subscription.subscriber.transferDidBegin(attempt: subscription.attempt) }
-    let task = session.start(outgoing.urlRequest, body: outgoing.body, receiver: self)
+    for subscription in audience { subscription.subscriber.transferDidBegin(attempt: subscription.attempt) }
+    let task = session.task(for: outgoing.urlRequest, body: outgoing.body, receiver: self)
+    // Known before it begins: its end, or a redirect's next, may come at once.
     let isOver = state.withLock { state in
       if state.phase == .underWay { state.task = task }
       return state.phase == .over
     }
-    if isOver { task.cancel() }
+    if isOver { task.cancel() } else { task.resume() }
   }
+
+  /// Not waiting for its turn.
+  var isUnderWay: Bool { state.withLock { $0.phase == .underWay } }
 
   /// On the delegate queue.
   private func end(_ result: Result<Exchange, RequestError>) {

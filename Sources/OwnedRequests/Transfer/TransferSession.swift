@@ -62,14 +62,16 @@ final class TransferSession: Sendable {
     // Foundation's timer stays, but never goes off before ours. On Linux the number has to fit an `Int` in milliseconds.
     configuration.timeoutIntervalForRequest = 7 * 24 * 3600
     configuration.httpMaximumConnectionsPerHost = 4096
+    // The client's, which adds them to each request where they are seen: as what makes two requests equal, and as credentials.
+    configuration.httpAdditionalHeaders = nil
     session = URLSession(configuration: configuration, delegate: router, delegateQueue: delegateQueue)
   }
 
   /// The session keeps its delegate until it is told that nothing more will come.
   deinit { session.finishTasksAndInvalidate() }
 
-  /// Starts a task.
-  func start(_ urlRequest: URLRequest, body: RequestBody, receiver: any SessionTaskReceiver) -> SessionTask {
+  /// A task that begins when it is resumed.
+  func task(for urlRequest: URLRequest, body: RequestBody, receiver: any SessionTaskReceiver) -> SessionTask {
     let task: URLSessionTask
     switch body {
     case .file(let url): task = session.uploadTask(with: urlRequest, fromFile: url)
@@ -77,7 +79,6 @@ final class TransferSession: Sendable {
     }
     let sessionTask = SessionTask(task, receiver, cancellations)
     router.add(sessionTask, for: task)
-    task.resume()
     return sessionTask
   }
 }
@@ -103,7 +104,7 @@ final class SessionTask: Sendable {
   private struct State {
     /// Nil once the task is over or cancelled.
     var receiver: (any SessionTaskReceiver)?
-    var isCancelled = false
+    var isOver = false
   }
 
   private let task: URLSessionTask
@@ -116,6 +117,8 @@ final class SessionTask: Sendable {
     state = Guarded(State(receiver: receiver))
   }
 
+  func resume() { task.resume() }
+
   /// Nothing is received after this has returned, but for a call that is under way. Any thread; waits neither for the session nor for
   /// that call.
   func cancel() {
@@ -127,13 +130,13 @@ final class SessionTask: Sendable {
     if receiver?.taskIsStalled() == true { cancellations.cancel(task) }
   }
 
-  /// - Returns: true if it was not cancelled before.
+  /// - Returns: true if it was neither over nor cancelled before.
   private func close() -> Bool {
     var former: (any SessionTaskReceiver)?
     return state.withLock { state in
       swap(&former, &state.receiver)
-      defer { state.isCancelled = true }
-      return !state.isCancelled
+      defer { state.isOver = true }
+      return !state.isOver
     }
   }
 
@@ -141,14 +144,17 @@ final class SessionTask: Sendable {
 
   fileprivate func takeReceiver() -> (any SessionTaskReceiver)? {
     var former: (any SessionTaskReceiver)?
-    state.withLock { swap(&former, &$0.receiver) }
+    state.withLock { state in
+      swap(&former, &state.receiver)
+      state.isOver = true
+    }
     return former
   }
 
   fileprivate func refuseRedirect(_ completionHandler: @Sendable (URLRequest?) -> Void) {
     state.withLock { state in
       #if canImport(FoundationNetworking)
-        guard !state.isCancelled else { return }
+        guard !state.isOver else { return }
       #endif
       completionHandler(nil)
     }

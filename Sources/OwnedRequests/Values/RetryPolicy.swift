@@ -26,8 +26,9 @@ extension RetryPolicy {
     guard case .exponential(let attempts, let base, let cap) = self, attempt < attempts, method.isIdempotent, Self.isTransient(error) else {
       return nil
     }
-    let growth = base * pow(2, Double(min(attempt - 1, 60)))
-    let delay = min(max(growth, .zero), cap) * (0.5 + randomness / 2)
+    // In seconds, which have no end: a `Duration` that overflows stops the process.
+    let growth = base.inSeconds * pow(2, Double(min(attempt - 1, 60)))
+    let delay = Duration.seconds(min(max(growth, 0), cap.inSeconds) * (0.5 + randomness / 2))
     guard let asked = head?.headers["Retry-After"].flatMap({ RetryAfter.delay($0, now: now) }) else { return delay }
     return max(delay, asked)
   }
@@ -47,6 +48,10 @@ extension RetryPolicy {
     .cannotDecodeRawData, .cannotParseResponse, .serverCertificateUntrusted, .serverCertificateHasBadDate, .serverCertificateHasUnknownRoot,
     .serverCertificateNotYetValid, .clientCertificateRejected, .clientCertificateRequired,
   ]
+}
+
+extension Duration {
+  fileprivate var inSeconds: Double { Double(components.seconds) + Double(components.attoseconds) / 1e18 }
 }
 
 extension Request.Method {

@@ -1,0 +1,78 @@
+import Foundation
+import OwnedOperations
+import Testing
+
+@testable import OwnedRequests
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// What a configuration adds to requests says who asks, as what is in the request itself does.
+@Suite(.enabled(if: LoopbackServer.isThere), .serialized) struct CredentialsTests {
+  private let server = LoopbackServer.shared!
+
+  private func client(
+    _ headers: [String: String], cache: ResponseCache? = nil, _ change: (URLSessionConfiguration) -> Void = { _ in }
+  ) -> RequestClient {
+    let configuration = URLSessionConfiguration.ephemeral
+    configuration.httpAdditionalHeaders = headers
+    change(configuration)
+    return RequestClient(baseURL: server.base, configuration: configuration, cache: cache)
+  }
+
+  private func cached(_ path: String) -> Request {
+    var request = Request(.get, path)
+    request.cache = .forTime(.seconds(600))
+    return request
+  }
+
+  @Test func additionalHeadersAreSentOnceAndGiveWay() async throws {
+    let client = client(["Authorization": "Basic YQ==", "X-Kind": "added"])
+    let echo = try await client.response(
+      to: Request(.get, "echo", headers: ["x-kind": "own"]), lifetime: .process, decoding: .json(Echo.self)
+    ).value
+    #expect(echo.headers["authorization"] == "Basic YQ==" && echo.headers["x-kind"] == "own")
+  }
+
+  @Test func anAnswerIsNotForAnotherAccount() async throws {
+    let cache = try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0)
+    let request = cached("flaky?id=accounts&failures=0")
+    for (turn, account) in ["Basic YQ==", "Basic Yg=="].enumerated() {
+      let response = try await client(["Authorization": account], cache: cache).response(to: request, lifetime: .process, decoding: .string)
+      #expect(response.source == .network && response.value == "\(turn + 1)")
+    }
+  }
+
+  @Test func additionalCredentialsStayWithTheirOrigin() async throws {
+    let client = client(["Authorization": "Basic YQ=="])
+    let away = Request(.get, "redirect", parameters: .form(["to": .string(server.other.absoluteString + "/echo")]))
+    let echo = try await client.response(to: away, lifetime: .process, decoding: .json(Echo.self)).value
+    #expect(echo.headers["authorization"] == nil)
+  }
+
+  @Test func badAdditionalHeadersAreRefused() async throws {
+    let error = await failure {
+      _ = try await client(["X-Bad": "a\r\nb"]).response(to: Request(.get, "echo"), lifetime: .process, decoding: .empty)
+    }
+    guard case .invalidParameters? = error else {
+      Issue.record("\(String(describing: error))")
+      return
+    }
+  }
+
+  @Test func whatIsAskedForWithACookieIsForNobodyElse() async throws {
+    let cache = try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0)
+    var kept: HTTPCookieStorage?
+    let client = client([:], cache: cache) { kept = $0.httpCookieStorage }
+    let storage = try #require(kept)
+    let request = cached("flaky?id=cookies&failures=0")
+    #expect(try await client.response(to: request, lifetime: .process, decoding: .string).value == "1")
+    let host = try #require(server.base.host)
+    storage.setCookie(try #require(HTTPCookie(properties: [.name: "session", .value: "1", .domain: host, .path: "/"])))
+    for turn in 2...3 {
+      let response = try await client.response(to: request, lifetime: .process, decoding: .string)
+      #expect(response.source == .network && response.value == "\(turn)")
+    }
+  }
+}
