@@ -61,7 +61,8 @@ public final class RequestClient: Sendable {
   /// - Parameters:
   ///   - baseURL: what relative URLs are relative to.
   ///   - queue: where handlers run by default.
-  ///   - configuration: of the `URLSession` underneath. Its cache, limits of time and of connections are not used: ours are.
+  ///   - configuration: of the `URLSession` underneath. Its cache, limits of time and of connections are not used: ours are. Its additional
+  ///     headers are added to each request that has none of the name; they, and its cookies, count as what the request itself says.
   ///   - cache: may be shared by several clients.
   public init(
     baseURL: URL? = nil, queue: OwnerScopedQueue = OwnerScopedQueue(name: "OwnedRequests.handlers"),
