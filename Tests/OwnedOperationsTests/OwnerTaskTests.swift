@@ -60,6 +60,20 @@ import Testing
     #expect(queue.statistics.succeeded == 1)
   }
 
+  @Test func aTasksPlaceDoesNotWaitForAThreadOfThePool() {
+    let (lifetime, queue) = (OwnerLifetime(), OwnerScopedQueue(maxConcurrentOperationCount: 1))
+    let processors = ProcessInfo.processInfo.activeProcessorCount
+    let gates = (0..<2 * processors).map { _ in Gate() }
+    for gate in gates { Task.detached { gate.pass() } }
+    #expect(gates.prefix(processors - 1).allSatisfy { $0.hasBegun() })  // this test has one of the threads
+    lifetime.task(on: queue) {}
+    let next = Event()
+    queue.async(lifetime: .forTests) { next.happen() }
+    #expect(next.happens())
+    for gate in gates { gate.open() }
+    #expect(queue.becomesIdle())
+  }
+
   @Test func aTaskHasThePriorityOfItsCallerInTheQueue() async {
     let (lifetime, queue) = (OwnerLifetime(), OwnerScopedQueue())
     queue.isSuspended = true

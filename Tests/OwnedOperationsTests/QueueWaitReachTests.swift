@@ -303,6 +303,33 @@ import Testing
     #expect(other.becomesIdle())
   }
 
+  @Test func aWaitForAnOwnerIsFollowedThroughAnotherOwnersWorkOfTheSameQueue() {
+    let (queue, other) = (Self.serialQueue(), OwnerScopedQueue())
+    let (first, second) = (OwnerLifetime(), OwnerLifetime())
+    let (body, between) = (Gate(), Gate())
+    queue.async(lifetime: .forTests) {
+      body.pass()
+      other.waitUntilFinished(ownedBy: first)
+    }
+    #expect(body.hasBegun())
+    let work = Self.block()
+    queue.addOperation(work)  // behind the body
+    let last = OwnedBlockOperation(lifetime: second) {}
+    last.addDependency(work)
+    other.addOperation(last)
+    other.addOperation(
+      OwnedBlockOperation(lifetime: first) {
+        between.pass()
+        other.waitUntilFinished(ownedBy: second)
+      })
+    #expect(between.hasBegun())
+    between.open()
+    #expect(eventually { other.core.read { $0.waiting == 1 } })
+    body.open()
+    #expect(queue.becomesIdle())
+    #expect(other.becomesIdle())
+  }
+
   @Test func theWaitOfAnOperationThatABodyStartsByHandIsTheBodysToo() {
     let (queue, other) = (Self.serialQueue(), OwnerScopedQueue())
     let work = Self.block()
