@@ -205,14 +205,14 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       over.signal()
     }
     #expect(over.soon())
-    while queue.core.note({ state in state.waits.count }) == 0 { usleep(1000) }
+    #expect(eventually { queue.core.note { state in state.waits.count } > 0 })
     queue.async(owner: box.kept!) { _ in gates[1].pass() }
     #expect(gates[1].hasBegun())
     let counter = Tally()
     for _ in 0..<20 { queue.async(owner: box.kept!) { _ in counter.add() } }
     box.drop()
     gates[0].open()
-    usleep(100_000)
+    #expect(eventually { queue.holdsWorkBack })
     #expect(counter.count == 0)
     gates[1].open()
     #expect(queue.becomesIdle())
