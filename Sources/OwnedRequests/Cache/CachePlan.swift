@@ -63,7 +63,7 @@ struct CachePlan: Sendable {
     var entry = CachedResponse(head: exchange.head, body: exchange.body, storedAt: now)
     switch policy {
     case .forTime(let time):
-      entry.expiresAt = now.addingTimeInterval(Double(time.components.seconds) + Double(time.components.attoseconds) / 1e18)
+      entry.expiresAt = now.addingTimeInterval(time.inSeconds)
     case .revalidate: guard entry.hasValidator else { return }
     case .cachedThenFresh, .none: break
     }

@@ -50,10 +50,6 @@ extension RetryPolicy {
   ]
 }
 
-extension Duration {
-  fileprivate var inSeconds: Double { Double(components.seconds) + Double(components.attoseconds) / 1e18 }
-}
-
 extension Request.Method {
   var isIdempotent: Bool {
     switch self {
