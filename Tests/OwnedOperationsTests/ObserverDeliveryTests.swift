@@ -79,38 +79,182 @@ import Testing
     #expect(journal.entries == [3, 4] && observation.isValid)
   }
 
-  @Test func deliveriesBehindOneThatWasCancelledGoOn() {
-    // The first stands in front of its line, but not in the queue: that is the other way round.
-    let jobs = Mutexed<[@Sendable () -> Void]>([])
-    defer { jobs.value = [] }  // they hold the line, which holds them
-    let line = DeliveryLine { job in jobs.value.append(job) }
-    let handler = ObservationHandler(line) { [journal] in journal.write(Self.number($0)) }
-    let observation = OwnedObservation(.first, nil, lifetime, .normal, handler)
-    for number in 0..<3 { observation.hear(Notification(name: .first, userInfo: ["number": number])) }
-    jobs.value[1]()
-    #expect(journal.entries.isEmpty)
-    jobs.value = Array(jobs.value.dropFirst())  // the first was cancelled
-    #expect(jobs.value.count == 3)  // the second has a new job, behind the third
-    jobs.value[1]()
-    #expect(journal.entries.isEmpty)
-    jobs.value[2]()
-    #expect(journal.entries == [1, 2])
-    jobs.value = []
-    #expect(line.count == 0)
+  // MARK: While one of them runs
+
+  /// Posts three, of which the first runs until the gate is opened, and the two others have come up in the queue.
+  private func postThree(_ gate: Gate) {
+    post(0)
+    #expect(gate.hasBegun())
+    post(1)
+    post(2)
+    comeUp()
   }
 
-  @Test func deliveriesWaitForThoseBefore() {
-    let jobs = Mutexed<[@Sendable () -> Void]>([])
-    defer { jobs.value = [] }  // they hold the line, which holds them
-    let line = DeliveryLine { job in jobs.value.append(job) }
-    let handler = ObservationHandler(line) { [journal] in journal.write(Self.number($0)) }
-    let observation = OwnedObservation(.first, nil, lifetime, .normal, handler)
-    for number in 0..<3 { observation.hear(Notification(name: .first, userInfo: ["number": number])) }
-    jobs.value[2]()
-    jobs.value[1]()
+  /// Returns when the queue has looked at all that is in it: what can run has run.
+  private func comeUp() {
+    let done = DispatchSemaphore(value: 0)
+    queue.async(lifetime: .process) { done.signal() }
+    #expect(done.comes())
+  }
+
+  @Test func thoseThatComeUpEarlyAreCounted() {
+    let gate = Gate()
+    _ = observe { if $0 == 0 { gate.pass() } }
+    postThree(gate)
+    #expect(queue.operationCount(ownedBy: lifetime) == 3)
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [0, 1, 2])
+  }
+
+  @Test func thoseThatComeUpEarlyAreCancelled() {
+    let gate = Gate()
+    _ = observe { if $0 == 0 { gate.pass() } }
+    postThree(gate)
+    queue.cancelAllOperations()
+    #expect(queue.operationCount(ownedBy: lifetime) == 1)
+    post(3)
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [0, 3] && queue.statistics.cancelled == 2)
+  }
+
+  @Test func thoseThatComeUpEarlyAreSuspended() {
+    for suspend in [{ $0.queue.isSuspended = $1 }, { $0.queue.setSuspended($1, ownedBy: $0.lifetime) }] as [(Self, Bool) -> Void] {
+      let scene = Self()
+      let gate = Gate()
+      _ = scene.observe { if $0 == 0 { gate.pass() } }
+      scene.postThree(gate)
+      suspend(scene, true)
+      gate.open()
+      #expect(eventually { scene.queue.operationCount(ownedBy: scene.lifetime) == 2 })
+      #expect(scene.journal.entries == [0])
+      suspend(scene, false)
+      #expect(scene.queue.becomesIdle())
+      #expect(scene.journal.entries == [0, 1, 2])
+    }
+  }
+
+  @Test func thoseThatComeUpEarlyGoWithTheObservation() {
+    let gate = Gate()
+    let observation = observe { if $0 == 0 { gate.pass() } }
+    postThree(gate)
+    observation.invalidate()
+    #expect(queue.operationCount(ownedBy: lifetime) == 1)
+    post(3)
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [0] && queue.statistics.cancelled == 2)
+  }
+
+  @Test func thoseThatComeUpEarlyGoWithTheOwner() {
+    let gate = Gate()
+    _ = observe { if $0 == 0 { gate.pass() } }
+    postThree(gate)
+    lifetime.end()
+    #expect(queue.operationCount == 0 || eventually { queue.statistics.skippedForEndedOwners == 2 })
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [0])
+  }
+
+  @Test func deliveriesKeepTheirPlaceAmongTheJobsOfAQueue() {
+    // Taking turns, a line is one that has turns.
+    for (fairness, order) in [(OwnerFairness.firstComeFirstServed, [0, 1, 100, 2, 101]), (.roundRobin, [0, 100, 1, 101, 2])] {
+      let scene = Self()
+      scene.queue.maxConcurrentOperationCount = 1
+      scene.queue.ownerFairness = fairness
+      let gate = Gate()
+      _ = scene.observe { if $0 == 0 { gate.pass() } }
+      scene.post(0)
+      #expect(gate.hasBegun())
+      scene.post(1)
+      scene.queue.async(lifetime: scene.lifetime) { [journal = scene.journal] in journal.write(100) }
+      scene.post(2)
+      scene.queue.async(lifetime: scene.lifetime) { [journal = scene.journal] in journal.write(101) }
+      gate.open()
+      #expect(scene.queue.becomesIdle())
+      #expect(scene.journal.entries == order, "\(fairness)")
+    }
+  }
+
+  @Test func barriersSeparateDeliveries() {
+    let gate = Gate()
+    _ = observe { if $0 == 0 { gate.pass() } }
+    postThree(gate)
+    queue.addBarrier(lifetime: lifetime) { [journal] in journal.write(100) }
+    post(3)
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [0, 1, 2, 100, 3])
+  }
+
+  @Test func aHandlerThatWaitsForItsQueueLetsTheOthersRun() {
+    let gate = Gate()
+    let queue = queue
+    _ = observe { number in
+      guard number == 0 else { return }
+      gate.pass()
+      queue.waitUntilAllOperationsAreFinished()
+    }
+    postThree(gate)
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [1, 2, 0])
+  }
+
+  @Test func aHandlerGoesOnWhenNoOtherOfItsLineRuns() {
+    let gates = [Gate(), Gate()]
+    let queue = queue
+    let awaited = OwnedBlockOperation(lifetime: lifetime) {}
+    _ = observe { number in
+      if number < 2 { gates[number].pass() }
+      if number == 0 { awaited.waitUntilFinished() }
+    }
+    post(0)
+    #expect(gates[0].hasBegun())
+    post(1)
+    post(2)
+    awaited.addDependency(BlockOperation())
+    queue.addOperation(awaited)
+    gates[0].open()
+    #expect(gates[1].hasBegun())
+    for dependency in awaited.dependencies { dependency.start() }
+    // Its wait is over, and the second runs: then it is the first's turn, before the third's.
+    #expect(returns { awaited.waitUntilFinished() })
     #expect(journal.entries.isEmpty)
-    jobs.value[0]()
-    #expect(journal.entries == [0, 1, 2] && line.count == 0)
+    gates[1].open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [1, 0, 2])
+  }
+
+  @Test func manyDeliveriesThatAreDroppedTakeNoStack() {
+    let gate = Gate()
+    let observation = observe { if $0 == 0 { gate.pass() } }
+    post(0)
+    #expect(gate.hasBegun())
+    for number in 1..<100_000 { post(number) }
+    observation.invalidate()
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [0])
+  }
+
+  @Test func observationsThatComeAndGoLeaveNothingInTheQueue() {
+    for number in 0..<1000 {
+      let observation = observe()
+      post(number)
+      if number % 2 == 0 { #expect(queue.becomesIdle()) }
+      observation.invalidate()
+    }
+    #expect(queue.becomesIdle())
+    var lanes = 0
+    queue.core.read { state in
+      for stage in state.stages {
+        stage.forEachSlot { $0.forEachLane(at: SerialLine.level) { if $0.line != nil { lanes += 1 } } }
+      }
+    }
+    #expect(lanes == 0)
   }
 
   @Test func noDeliveryBeginsAfterTheEnd() {

@@ -12,19 +12,19 @@ final class ObservationHandler: Sendable {
 
   let body: Body
   /// Nil if the handler is called by the thread that posts.
-  let line: DeliveryLine?
+  let line: (any DeliveryLine)?
 
-  private init(_ body: Body, _ line: DeliveryLine?) { (self.body, self.line) = (body, line) }
+  private init(_ body: Body, _ line: (any DeliveryLine)?) { (self.body, self.line) = (body, line) }
 
   /// For an owner, which is not kept.
   convenience init<Owner: AnyObject & Sendable>(
-    _ owner: Owner, _ lifetime: OwnerLifetime, _ line: DeliveryLine?, _ body: @escaping @Sendable (Owner, Notification) -> Void
+    _ owner: Owner, _ lifetime: OwnerLifetime, _ line: (any DeliveryLine)?, _ body: @escaping @Sendable (Owner, Notification) -> Void
   ) {
     self.init(.owner(OwnerHold.of(owner, lifetime), Self.erase(body)), line)
   }
 
   /// For a lifetime without an object.
-  convenience init(_ line: DeliveryLine?, _ body: @escaping @Sendable (Notification) -> Void) { self.init(.lifetime(body), line) }
+  convenience init(_ line: (any DeliveryLine)?, _ body: @escaping @Sendable (Notification) -> Void) { self.init(.lifetime(body), line) }
 
   // As in `ErasedOwnerBody`: structs, so that the closure keeps its calling convention.
   private struct Typed<Owner: AnyObject> { let call: @Sendable (Owner, Notification) -> Void }

@@ -105,11 +105,14 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   /// Something was posted that this observes. On the thread that posts, outside locks.
   func hear(_ notification: Notification) {
     guard let handler = lock.withLock({ handler }) else { return }
-    if let line = handler.line { line.add(notification, for: self) } else { call(handler, notification) }
+    guard let line = handler.line else { return call(handler, notification) }
+    // Whoever posts has handed it to observers on other threads.
+    nonisolated(unsafe) let notification = notification
+    line.add { self.deliver(notification) }
   }
 
   /// On the queue of the deliveries.
-  func deliver(_ notification: Notification) {
+  private func deliver(_ notification: Notification) {
     if let handler = lock.withLock({ handler }) { call(handler, notification) }
   }
 

@@ -69,7 +69,7 @@ extension NotificationCenter {
     observe(name, object, lifetime, level, ObservationHandler(line(to: queue, lifetime), body))
   }
 
-  private func line(to queue: OwnerScopedQueue?, _ lifetime: OwnerLifetime) -> DeliveryLine? {
-    queue.map { queue in DeliveryLine { job in queue.async(lifetime: lifetime, execute: job) } }
+  private func line(to queue: OwnerScopedQueue?, _ lifetime: OwnerLifetime) -> (any DeliveryLine)? {
+    queue.map { SerialLine($0, lifetime) }
   }
 }

@@ -119,14 +119,14 @@ public final class OwnerScopedQueue: Sendable {
       state.beginWait(of: worker)
       state.settle(worker, includingCurrent: worker.isOutside)
       state.takeBatchBack(from: worker)
-      if isForOwnWork, isInBody { state.yield(worker.permit, bodyOf: worker.currentSlot) }
+      if isForOwnWork, isInBody { state.yield(worker.permit, bodyOf: worker.currentSlot, in: worker.currentLane) }
     }
   }
 
   /// What a body waits for has turned out to be work of this queue.
   func workerYields(_ worker: Worker) {
     core.mutate { state, _ in
-      if worker.isInBody { state.yield(worker.permit, bodyOf: worker.currentSlot) }
+      if worker.isInBody { state.yield(worker.permit, bodyOf: worker.currentSlot, in: worker.currentLane) }
     }
   }
 

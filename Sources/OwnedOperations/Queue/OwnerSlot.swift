@@ -19,6 +19,8 @@ final class OwnerSlot: LifetimeMember {
 
   // Guarded by the queue's lock.
   nonisolated(unsafe) private var lanes: Lanes = (nil, nil, nil, nil, nil)
+  /// Of its lines that have work. Most owners never have one.
+  nonisolated(unsafe) private var lines: LineLanes?
   /// Pending, taken by a worker, or executing.
   nonisolated(unsafe) private(set) var unfinished = 0
   /// Counts `unfinished` of all stages while somebody waits for the owner.
@@ -103,9 +105,32 @@ final class OwnerSlot: LifetimeMember {
     return lane
   }
 
+  /// All that have work at this level, and maybe others.
+  func forEachLane(at level: Int, _ body: (Lane) -> Void) {
+    if let lane = lane(at: level) { body(lane) }
+    if level == SerialLine.level { lines?.byKey.visit(body) }
+  }
+
+  func lane(of line: SerialLine.Key) -> Lane? { lines?.byKey[line] }
+
+  func makeLane(of line: SerialLine.Key) -> Lane {
+    if let lane = lane(of: line) { return lane }
+    let lines = lines ?? LineLanes()
+    self.lines = lines
+    let lane = Lane(slot: self, line: LineTurns(of: line))
+    lines.byKey[line] = lane
+    return lane
+  }
+
+  /// A line's lane goes when its work is over. One that is in a ready ring still has no tickets but void ones.
+  func removeIfIdle(_ lane: Lane) {
+    guard let line = lane.line, lane.work.count == 0, line.executing == 0 else { return }
+    lines?.byKey[line.key] = nil
+  }
+
   /// The slot is about to go.
   func leaveBorrowedChunks() {
-    for level in 0..<Stage.levelCount { lane(at: level)?.work.leaveBorrowedChunks() }
+    for level in 0..<Stage.levelCount { forEachLane(at: level) { $0.work.leaveBorrowedChunks() } }
   }
 
   func lifetimeDidEnd() {
@@ -139,7 +164,7 @@ final class SlotDepartures {
   }
 }
 
-/// The pending work of one owner at one priority, in order. Guarded by the queue's lock.
+/// The pending work of one owner at one priority, or in one line, in order. Guarded by the queue's lock.
 final class Lane {
   /// The slot keeps its lanes. A lane that outlives it, in a ready ring, has no work left and doesn't look.
   let unretainedSlot: Borrowed<OwnerSlot>
@@ -152,8 +177,16 @@ final class Lane {
   var heldTickets = 0
   /// Round robin: whether the lane waits for its turn.
   var isInRing = false
+  /// If it is a line's.
+  let line: LineTurns?
 
-  init(slot: OwnerSlot) {
+  init(slot: OwnerSlot, line: LineTurns? = nil) {
     unretainedSlot = Borrowed(slot)
+    self.line = line
   }
+}
+
+/// A box, because most slots have none.
+private final class LineLanes {
+  @exclusivity(unchecked) var byKey = PointerMap<Lane>()
 }

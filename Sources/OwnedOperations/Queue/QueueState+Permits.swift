@@ -7,9 +7,9 @@
 /// - A body that waits for work of the same queue yields: it could wait for ever otherwise. A body that waits for anything else doesn't.
 /// - Code of the user's that is no body (a deinit on a worker) yields whenever it waits.
 /// - Who has yielded needs a permit to go on (`mayReturn`), of the queue and of its owner. Work that has begun may go on under any limit,
-///   if need be alone.
+///   if need be alone. What is of a line (`SerialLine`) has yielded that, too, and waits until nothing of the line runs.
 /// - Who returns comes before new work: of the queue, if the queue's limit stands in its way (`returnsComeFirst`), else of its owner
-///   (`OwnerSlot.returning`).
+///   (`OwnerSlot.returning`), and of its line.
 /// - Nothing that returns waits for a worker that is on its way: it may be on the one thread that both need.
 /// - The task of an operation that has been cancelled needs no permit to go on: it is to come to its end.
 /// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last takes it back; see
@@ -25,6 +25,8 @@ class Permit {
   final var isYielded = false
   /// The owner whose permit was yielded, too. It keeps its slot while its work is unfinished.
   final unowned(unsafe) var slot: OwnerSlot?
+  /// The lane of the line that was yielded, too.
+  final fileprivate(set) var lane: Lane?
   /// Where it stands in `ReturningList`.
   final fileprivate(set) var place: Int?
 }
@@ -127,13 +129,19 @@ extension QueueState {
   }
 
   /// Gives the permit of the queue to others, and that of the owner whose body it is.
-  mutating func yield(_ permit: Permit, bodyOf slot: OwnerSlot?) {
+  /// - Parameter lane: of the body, if it is of a line.
+  mutating func yield(_ permit: Permit, bodyOf slot: OwnerSlot?, in lane: Lane? = nil) {
     guard !permit.isYielded, !Mutation.keepsPermitInWait.isOn else { return }
     permit.isYielded = true
     yielded += 1
     guard let slot else { return }
     permit.slot = slot
     slot.yielded += 1
+    if let lane, !Mutation.waitKeepsTheLine.isOn {
+      permit.lane = lane
+      lane.line?.yielded += 1
+      slot.stage.release(lineOf: lane, ownerLimit: ownerLimit)
+    }
     if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
   }
 
@@ -159,6 +167,7 @@ extension QueueState {
   private mutating func askBack(_ permit: Permit, _ waiter: Waiter) {
     returning.append(permit, waiter)
     permit.slot?.returning += 1
+    permit.lane?.line?.returning += 1
   }
 
   /// Those who may go on, to be woken after unlocking.
@@ -167,6 +176,7 @@ extension QueueState {
     while let permit = returning.isEmpty || !hasPermit ? nil : returning.first(where: { mayReturn($0) }) {
       if let waiter = returning.remove(permit) { admitted.append(waiter) }
       permit.slot?.returning -= 1
+      permit.lane?.line?.returning -= 1
       takeBack(permit)
     }
     return admitted
@@ -213,6 +223,7 @@ extension QueueState {
     guard returning.free(permit) else { return }
     guard let slot = permit.slot else { return }
     slot.returning -= 1
+    permit.lane?.line?.returning -= 1
     if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
   }
 
@@ -228,6 +239,7 @@ extension QueueState {
   private func mayReturn(_ permit: Permit) -> Bool { hasPermit && mayReturnToOwner(permit) }
 
   private func mayReturnToOwner(_ permit: Permit) -> Bool {
+    if let line = permit.lane?.line, line.isRunning { return false }
     guard ownerLimit != .max, let slot = permit.slot else { return true }
     return slot.executing - slot.yielded < max(1, ownerLimit)
   }
@@ -242,6 +254,10 @@ extension QueueState {
     guard let slot = permit.slot else { return }
     permit.slot = nil
     slot.yielded -= 1
+    if let lane = permit.lane.take() {
+      lane.line?.yielded -= 1
+      slot.stage.release(lineOf: lane, ownerLimit: ownerLimit)
+    }
     if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
   }
 

@@ -158,6 +158,16 @@ struct QueueState: ~Copyable {
     return slot.with { $0.isHeldBack } ? .takenForHeldBackOwner : .taken
   }
 
+  /// Adds a job to a line of the owner's.
+  /// - Returns: the job, if the owner has ended or the line is closed. It is not released under the lock.
+  mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: SerialLine.Key) -> Work? {
+    guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return job }
+    statistics.enqueued += 1
+    unfinished += 1
+    lastStage.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
+    return nil
+  }
+
   /// Where the owner's work goes that is added now; nil if the owner has ended.
   @inline(__always)
   func slot(for lifetime: Borrowed<OwnerLifetime>?) -> Borrowed<OwnerSlot>? {
@@ -328,6 +338,11 @@ struct QueueState: ~Copyable {
         slot.unretainedStage.with {
           $0.finish(slot, count: over)
           $0.changeExecuting(slot, by: -tally.records)
+          if tally.records > 0, let line = lane.line {
+            line.executing -= tally.records
+            $0.release(lineOf: lane, ownerLimit: ownerLimit)
+            slot.removeIfIdle(lane)
+          }
         }
         if tally.records > 0 { afterFinish(of: slot) }
       }
@@ -423,6 +438,21 @@ struct QueueState: ~Copyable {
     }
     operations.forgetRecords(in: all.taken.map(\.0))
     return all
+  }
+
+  /// Takes out what the line has pending, which is cancelled. Nothing is added to it any more.
+  /// - Returns: what to release after unlocking.
+  mutating func close(_ line: SerialLine.Key, of lifetime: OwnerLifetime) -> [TakenWork] {
+    line.isClosed = true
+    var taken: [TakenWork] = []
+    for stage in stages {
+      guard let slot = stage.existingSlot(for: lifetime), slot.lane(of: line) != nil else { continue }
+      if slot.executing > 0 { takeBatchesBack() }
+      guard let work = stage.takeAll(of: line, slot) else { continue }
+      countCancelled(work.jobCount, of: slot, forEndedOwner: !lifetime.isAlive)
+      taken.append(work)
+    }
+    return taken
   }
 
   /// Takes out everything that is pending.

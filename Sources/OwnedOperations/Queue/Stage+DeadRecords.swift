@@ -20,12 +20,14 @@ extension Stage {
     var isAlive: [ObjectIdentifier: [Bool]] = [:]
     var lanes: [Lane] = []
     forEachSlot { slot in
-      guard let lane = slot.lane(at: level), lane.work.count > 0 else { return }
-      var flags: [Bool] = []
-      flags.reserveCapacity(lane.work.count)
-      lane.work.visit { flags.append(!$0.isDead) }
-      isAlive[ObjectIdentifier(lane)] = flags
-      lanes.append(lane)
+      slot.forEachLane(at: level) { lane in
+        guard lane.work.count > 0 else { return }
+        var flags: [Bool] = []
+        flags.reserveCapacity(lane.work.count)
+        lane.work.visit { flags.append(!$0.isDead) }
+        isAlive[ObjectIdentifier(lane)] = flags
+        lanes.append(lane)
+      }
     }
     if fairness == .firstComeFirstServed { withdrawTickets(level, lanes, isAlive) }
     var taken: [TakenWork] = []

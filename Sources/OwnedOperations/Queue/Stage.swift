@@ -6,7 +6,7 @@
 ///
 /// Everything here is guarded by the queue's lock.
 ///
-/// Work lies in lanes (one owner, one priority); tickets in the ready rings say whose turn it is. What always holds:
+/// Work lies in lanes (one owner, and one priority or line); tickets in the ready rings say whose turn it is. What always holds:
 ///
 /// - First come, first served: a lane has as many tickets, in the ring and held, less the void ones, as it has records.
 /// - Round robin: a lane with records is in the ring, once, or held.
@@ -161,34 +161,48 @@ final class Stage {
     }
   }
 
+  /// Adds to a line of the owner's.
+  /// - Returns: where the record is to be written before the lock is left.
+  func add(to slot: OwnerSlot, line: SerialLine.Key, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
+    unfinished += 1
+    slot.changeUnfinished(by: 1)
+    return makeReady(in: slot.makeLane(of: line), isHeld: slot.isHeld(ownerLimit), level: SerialLine.level, pool: &pool)
+  }
+
   /// Work that has been counted becomes ready.
   /// - Returns: where the record is to be written before the lock is left.
   @inline(__always)
   func makeReady(slot: OwnerSlot, level: Int, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
     let isHeld = slot.isHeld(ownerLimit)
-    return slot.unretainedLane(at: level).with { lane in
-      let place = lane.work.makePlace(pool: &pool)
-      switch fairness {
-      case .firstComeFirstServed:
-        if isHeld {
-          lane.heldTickets += 1
-          return place
-        }
-        rings[level].appendTicket(for: lane)
-        readyCount += 1
-      case .roundRobin:
-        if lane.isInRing {
-          readyCount += 1
-        } else if isHeld {
-          lane.heldTickets = 1
-          return place
-        } else {
-          enterRing(lane, level: level, atFront: false)
-        }
+    return slot.unretainedLane(at: level).with { makeReady(in: $0, isHeld: isHeld, level: level, pool: &pool) }
+  }
+
+  /// - Parameter isHeld: whether the owner's turn has to wait.
+  @inline(__always)
+  private func makeReady(in lane: Lane, isHeld: Bool, level: Int, pool: inout ChunkPool) -> UnsafeMutablePointer<Work> {
+    let place = lane.work.makePlace(pool: &pool)
+    switch fairness {
+    case .firstComeFirstServed:
+      if isHeld {
+        lane.heldTickets += 1
+        return place
       }
-      readyLevels |= 1 << UInt32(level)
-      return place
+      // A line that has to wait for its turn gets a ticket all the same. That is held when it comes up: so those that are held are older
+      // than all in the ring.
+      rings[level].appendTicket(for: lane)
+      readyCount += 1
+    case .roundRobin:
+      if lane.isInRing {
+        readyCount += 1
+      } else if isHeld || lane.isLineHeld {
+        lane.heldTickets = 1
+        return place
+      } else {
+        enterRing(lane, level: level, atFront: false)
+      }
     }
+    readyLevels |= 1 << UInt32(level)
+    return place
   }
 
   /// Round robin: the lane joins with all of its records.
@@ -205,6 +219,7 @@ final class Stage {
   func giveBack(movingFrom source: UnsafeMutablePointer<Work>, count: Int, lane: Lane, level: Int) {
     lane.work.prepend(movingFrom: source, count: count)
     lane.slot.executing -= count
+    lane.line?.executing -= count
     executing -= count
     switch fairness {
     case .firstComeFirstServed:
@@ -245,30 +260,34 @@ final class Stage {
     if lane.work.count == 0 {
       // All of it was cancelled.
       if let entry = rings[level].first { dropFirst(entry, level: level) }
-    } else if lane.unretainedSlot.with({ $0.isHeld(ownerLimit) }) {
+    } else if lane.unretainedSlot.with({ $0.isHeld(ownerLimit) }) || lane.isLineHeld {
       if let entry = rings[level].first { hold(entry, level: level) }
     } else if fairness == .roundRobin {
       guard let entry = rings[level].first else { return false }
       rings[level].removeFirst()
       count(batch.fill(from: lane, limit: 1, pool: &pool), takenFrom: lane)
       if lane.work.count > 0 { rings[level].append(entry) } else { lane.isInRing = false }
+      return lane.line != nil
     } else if lane.voidTickets > 0 {
       let void = min(lane.voidTickets, tickets)
       lane.voidTickets -= void
       rings[level].useFirst(void)
     } else {
-      let most = min(limit - batch.count, tickets)
+      // Of a line one, and nothing behind it, which would come before the rest of the line.
+      let isLine = lane.line != nil
+      let most = isLine ? 1 : min(limit - batch.count, tickets)
       let borrows = batch.count == 0 && most >= WorkBatch.leastBorrowed
       let taken = borrows ? batch.borrow(from: lane, limit: most, pool: &pool) : batch.fill(from: lane, limit: most, pool: &pool)
       count(taken, takenFrom: lane)
       rings[level].useFirst(taken)  // and the lane may be gone
-      return borrows
+      return borrows || isLine && !Mutation.batchGoesOnBehindALine.isOn
     }
     return false
   }
 
   private func count(_ taken: Int, takenFrom lane: Lane) {
     lane.unretainedSlot.with { $0.executing += taken }
+    lane.line?.executing += taken
     executing += taken
     readyCount -= taken
   }
@@ -297,18 +316,26 @@ final class Stage {
   /// The owner may run again, or may run more: its held tickets go to the front, because they are older than what is in the ring.
   func release(_ slot: OwnerSlot, ownerLimit: Int) {
     guard !slot.isRemoved, !slot.isHeld(ownerLimit) else { return }
-    for level in 0..<Self.levelCount {
-      guard let lane = slot.lane(at: level), lane.heldTickets > 0 else { continue }
-      switch fairness {
-      case .firstComeFirstServed:
-        rings[level].prepend(ReadyRing.Entry(lane: lane, tickets: lane.heldTickets))
-        readyCount += lane.heldTickets
-        lane.heldTickets = 0
-        readyLevels |= 1 << UInt32(level)
-      case .roundRobin:
-        enterRing(lane, level: level, atFront: false)
-      }
+    for level in 0..<Self.levelCount { slot.forEachLane(at: level) { release($0, level: level) } }
+  }
+
+  private func release(_ lane: Lane, level: Int) {
+    guard lane.heldTickets > 0, !lane.isLineHeld else { return }
+    switch fairness {
+    case .firstComeFirstServed:
+      rings[level].prepend(ReadyRing.Entry(lane: lane, tickets: lane.heldTickets))
+      readyCount += lane.heldTickets
+      lane.heldTickets = 0
+      readyLevels |= 1 << UInt32(level)
+    case .roundRobin:
+      enterRing(lane, level: level, atFront: false)
     }
+  }
+
+  /// Something has changed for a line: what comes next in it may be due.
+  func release(lineOf lane: Lane, ownerLimit: Int) {
+    if Mutation.lineIsNotReleased.isOn { return }
+    if !lane.slot.isRemoved, !lane.slot.isHeld(ownerLimit) { release(lane, level: SerialLine.level) }
   }
 
   /// How many owners have a turn at the highest level. Round robin only.
@@ -334,20 +361,35 @@ final class Stage {
   /// - Returns: the records, to be released outside the lock. They still count as unfinished.
   func takeAll(of slot: OwnerSlot) -> [TakenWork] {
     var taken: [TakenWork] = []
+    var lines: [Lane] = []
     for level in 0..<Self.levelCount {
-      guard let lane = slot.lane(at: level), lane.work.count > 0 else { continue }
-      let records = lane.work.count
-      switch fairness {
-      case .firstComeFirstServed:
-        lane.voidTickets += records - lane.heldTickets
-        readyCount -= records - lane.heldTickets
-      case .roundRobin:
-        if lane.isInRing { readyCount -= records }
+      slot.forEachLane(at: level) { lane in
+        if lane.work.count > 0 { taken.append(takeAll(in: lane)) }
+        if lane.line != nil { lines.append(lane) }
       }
-      lane.heldTickets = 0
-      taken.append(TakenWork(lane.work.takeAll()))
     }
+    for lane in lines { slot.removeIfIdle(lane) }
     return taken
+  }
+
+  private func takeAll(in lane: Lane) -> TakenWork {
+    let records = lane.work.count
+    switch fairness {
+    case .firstComeFirstServed:
+      lane.voidTickets += records - lane.heldTickets
+      readyCount -= records - lane.heldTickets
+    case .roundRobin:
+      if lane.isInRing { readyCount -= records }
+    }
+    lane.heldTickets = 0
+    return TakenWork(lane.work.takeAll())
+  }
+
+  /// Takes all ready work of the line out, as above.
+  func takeAll(of line: SerialLine.Key, _ slot: OwnerSlot) -> TakenWork? {
+    guard let lane = slot.lane(of: line), lane.work.count > 0 else { return nil }
+    defer { slot.removeIfIdle(lane) }
+    return takeAll(in: lane)
   }
 
   // MARK: Fairness
@@ -364,11 +406,12 @@ final class Stage {
         if seen.insert(ObjectIdentifier(entry.lane)).inserted { inRing.append(entry.lane) }
       }
       forEachSlot { slot in
-        guard let lane = slot.lane(at: level) else { return }
-        lane.voidTickets = 0
-        lane.isInRing = false
-        let isHeld = lane.work.count > 0 && !seen.contains(ObjectIdentifier(lane))
-        lane.heldTickets = !isHeld ? 0 : newValue == .roundRobin ? 1 : lane.work.count
+        slot.forEachLane(at: level) { lane in
+          lane.voidTickets = 0
+          lane.isInRing = false
+          let isHeld = lane.work.count > 0 && !seen.contains(ObjectIdentifier(lane))
+          lane.heldTickets = !isHeld ? 0 : newValue == .roundRobin ? 1 : lane.work.count
+        }
       }
       for lane in inRing {
         lane.isInRing = newValue == .roundRobin

@@ -296,6 +296,13 @@ final class WorkBatch: Sendable {
   /// Whether the worker has begun a record since the batch was filled. A hint, but under the lock: what has been taken back never will be.
   var hasBegun: Bool { Self.split(cursor.load(ordering: .acquiring)).next > 0 }
 
+  /// Of the record begun last, if that is of a line and not over. On the worker's thread, under the lock.
+  var currentLane: Lane? {
+    let next = Self.split(cursor.load(ordering: .relaxed)).next
+    guard next > settled else { return nil }
+    return entries[next - 1].lane.with { $0.line == nil ? nil : $0 }
+  }
+
   /// Whether something is left to begin. A hint.
   var hasRest: Bool { hasRecords || !nodeStack.isEmpty }
 

@@ -331,6 +331,9 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   /// finished.
   var isInBody: Bool { isInRecord && !(currentOperation?.load().isFinished ?? false) }
 
+  /// The lane of the record that this thread, the worker's, is inside of, if that is of a line. Under the queue's lock.
+  var currentLane: Lane? { currentSlot == nil ? nil : batch.currentLane }
+
   // MARK: Graphs
 
   func beginChain(of run: GraphRun) {

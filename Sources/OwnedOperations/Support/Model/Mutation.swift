@@ -90,6 +90,16 @@ enum Mutation: String, CaseIterable {
   /// The timer of watched operations is set once.
   case readinessIsAskedOnce
 
+  // Lines: LineModelTests
+  /// The next of a line begins while one of it runs.
+  case lineRunsSideBySide
+  /// What was held behind a line's last is not looked at again.
+  case lineIsNotReleased
+  /// A worker takes more behind one of a line.
+  case batchGoesOnBehindALine
+  /// One of a line that waits keeps the line.
+  case waitKeepsTheLine
+
   // Permits: PermitModelTests
   /// A body that waits for work of its own queue keeps its permit.
   case keepsPermitInWait

@@ -1,0 +1,79 @@
+/// Jobs of one owner in a queue of which one runs at a time, in the order in which they were added: the deliveries of an observation.
+///
+/// The queue lines them up. Each has its place among all that is in the queue, and is counted, waited for, suspended and cancelled as any
+/// other job.
+///
+/// ## Protocol
+///
+/// All of it is guarded by the queue's lock.
+///
+/// - While a line has work in a stage, it has a lane of its own there (`OwnerSlot.makeLane(of:)`). Stages follow one another, so at most
+///   one lane of the line has work that runs.
+/// - A job is taken from the lane only if none that was taken from it runs (`LineTurns.isHeld`): one that comes up early is held, with its
+///   ticket, and goes to the front of the ring when the one that runs is over, or is given back.
+/// - A worker takes one job of a line, as the last of its batch: what it took behind it would come before the rest of the line.
+/// - A job that waits for work of the queue yields the line together with its permit, and goes on when nothing of the line runs: before the
+///   next of the line, as with a limit of one.
+/// - `close` takes out what has not begun. What is added later is refused.
+final class SerialLine: DeliveryLine {
+  /// What the queue knows the line by. It keeps nothing.
+  final class Key: Sendable {
+    nonisolated(unsafe) var isClosed = false  // guarded by the queue's lock
+  }
+
+  /// Of normal priority.
+  static let level = OwnerScopedQueue.level(of: .normal)
+
+  private let key = Key()
+  private let queue: OwnerScopedQueue
+  private let lifetime: OwnerLifetime
+
+  init(_ queue: OwnerScopedQueue, _ lifetime: OwnerLifetime) { (self.queue, self.lifetime) = (queue, lifetime) }
+
+  func add(_ job: @escaping @Sendable () -> Void) { queue.submit(job, lifetime, line: key) }
+
+  func close() -> AnyObject? {
+    let taken = queue.close(key, of: lifetime)
+    return taken.isEmpty ? nil : Remains(taken)
+  }
+
+  /// Released as a whole by whoever has it.
+  private final class Remains {
+    private let taken: [TakenWork]
+    init(_ taken: [TakenWork]) { self.taken = taken }
+  }
+}
+
+/// How much of a line is in the hands of workers. Guarded by the queue's lock.
+final class LineTurns {
+  let key: SerialLine.Key
+  /// Taken by a worker and not over.
+  var executing = 0
+  /// The part of `executing` that has yielded: it waits for work of the queue.
+  var yielded = 0
+  /// The part of `yielded` whose wait is over.
+  var returning = 0
+
+  init(of key: SerialLine.Key) { self.key = key }
+
+  var isRunning: Bool { executing > yielded }
+
+  /// Whether the next has to wait.
+  var isHeld: Bool { (isRunning || returning > 0) && !Mutation.lineRunsSideBySide.isOn }
+}
+
+extension Lane {
+  @inline(__always)
+  var isLineHeld: Bool { line?.isHeld ?? false }
+}
+
+extension OwnerScopedQueue {
+  fileprivate func submit(_ job: @escaping @Sendable () -> Void, _ lifetime: OwnerLifetime, line: SerialLine.Key) {
+    let refused = core.mutate(with: .block(job)) { state, _, work in state.add(work, lifetime, line: line) }
+    if refused != nil { refusedJobs.add() }
+  }
+
+  fileprivate func close(_ line: SerialLine.Key, of lifetime: OwnerLifetime) -> [TakenWork] {
+    core.mutate { state, _ in state.close(line, of: lifetime) }
+  }
+}
