@@ -68,6 +68,23 @@ import Testing
     #expect(queue.statistics.cancelled == 2 || queue.statistics.cancelled == 3)
   }
 
+  @Test(arguments: [true, false]) func dependentsAreCancelledBeforeWhatTheyWaitFor(isForOneOwner: Bool) {
+    final class Link: OwnedOperation, @unchecked Sendable {
+      override func cancel() {
+        for dependency in dependencies { #expect(!dependency.isCancelled && !dependency.isFinished) }
+        super.cancel()
+      }
+    }
+    let (queue, lifetime) = (OwnerScopedQueue(), OwnerLifetime())
+    let chain = (0..<4).map { _ in Link(lifetime: lifetime) }
+    chain[0].addDependency(BlockOperation())
+    for (link, next) in zip(chain, chain.dropFirst()) { next.addDependency(link) }
+    for link in chain { queue.addOperation(link) }
+    if isForOneOwner { queue.cancelOperations(ownedBy: lifetime) } else { queue.cancelAllOperations() }
+    #expect(queue.becomesIdle())
+    #expect(chain.allSatisfy { $0.isCancelled })
+  }
+
   @Test func anOwnersCancellationLeavesOthersAlone() {
     let queue = OwnerScopedQueue()
     queue.isSuspended = true

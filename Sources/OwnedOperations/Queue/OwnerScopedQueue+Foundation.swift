@@ -88,8 +88,10 @@ extension OwnerScopedQueue {
   }
 
   /// Those whose records have been taken out, and that don't finish at once, get new ones: an operation may refuse to be cancelled.
+  ///
+  /// The last first: of those that depend on what was added before them, none begins because that has been cancelled.
   func cancel(_ operations: [OwnedOperation]) {
-    for operation in operations { operation.cancel() }
+    for operation in operations.reversed() { operation.cancel() }
     core.mutate { state, _ in
       for operation in operations { state.makeReadyIfWaiting(operation) }
     }
