@@ -37,4 +37,20 @@ import Testing
     #expect(queue.becomesIdle())
     #expect(order.entries == Array(0..<6))
   }
+
+  /// It may compute for what stands behind it. As long as its thread uses the processor it is not taken for a blocked one.
+  @Test func whatWasTakenWithAJobThatComputesGoesToOthers() {
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let lifetime = OwnerLifetime()
+    // The worker takes more and more as long as jobs are quick.
+    for _ in 0..<2_000 { queue.async(lifetime: lifetime) {} }
+    let isSet = Counter()
+    queue.async(lifetime: lifetime) { while isSet.value == 0 {} }
+    queue.async(lifetime: lifetime) { isSet.add() }
+    for _ in 0..<2_000 { queue.async(lifetime: lifetime) {} }
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    isSet.add()
+  }
 }
