@@ -183,12 +183,12 @@ final class Stage {
     let place = lane.work.makePlace(pool: &pool)
     switch fairness {
     case .firstComeFirstServed:
-      if isHeld {
+      // Who has to wait for a turn gets a ticket in the ring all the same, unless nobody else is there. That is held when it comes up: so
+      // those that are held are older than all in the ring.
+      if isHeld, rings[level].isEmpty {
         lane.heldTickets += 1
         return place
       }
-      // A line that has to wait for its turn gets a ticket all the same. That is held when it comes up: so those that are held are older
-      // than all in the ring.
       rings[level].appendTicket(for: lane)
       readyCount += 1
     case .roundRobin:
