@@ -185,6 +185,8 @@ struct RunTests {
         "{\"jobs\":[\(run),{\"name\":\"b\",\"after\":[\"aa\"],\"command\":[\"true\"]}]}",
         "job \"b\": there is no job \"aa\" to come after; did you mean \"a\"?"
       ),
+      // None is near but the job itself.
+      ("{\"jobs\":[{\"name\":\"ab\",\"after\":[\"a\"],\"command\":[\"x\"]}]}", "job \"ab\": there is no job \"a\" to come after (line"),
       (
         "{\"jobs\":[\(run),{\"name\":\"b\",\"after\":[\"c\"],\"command\":[\"x\"]},{\"name\":\"c\",\"after\":[\"b\"],\"command\":[\"x\"]}]}",
         "in a circle: b -> c -> b"

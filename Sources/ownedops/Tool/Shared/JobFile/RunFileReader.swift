@@ -136,7 +136,8 @@ final class RunFileReader {
     isInOrder = openDependencies.isEmpty
     for open in openDependencies {
       guard let target = jobPlaces[open.name] else {
-        let advice = suggestion(open.name, jobPlaces)
+        // It can't come after itself.
+        let advice = suggestion(open.name, jobPlaces.filter { $0.value != open.job })
         throw JSONFault("\(jobLabel(open.job)): there is no job \"\(open.name)\" to come after\(advice)", at: open.offset)
       }
       jobs[open.job].after[open.index] = target
