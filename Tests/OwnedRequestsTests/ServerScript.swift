@@ -95,7 +95,7 @@ let serverScript = #"""
               self.wfile.write(b"x" * 1000)
               self.wait_for_close(key)
           elif path == "/flood":  # bytes without end, until the client goes
-              self.send_response(200)
+              self.send_response(int(query.get("status", "200")))
               self.send_header("Content-Length", str(10 ** 12))
               if "etag" in query: self.send_header("ETag", '"1"')
               self.end_headers()

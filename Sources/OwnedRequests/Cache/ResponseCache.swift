@@ -37,7 +37,7 @@ public final class ResponseCache: Sendable {
   private let memoryLimit: Int
   private let directory: CacheDirectory?
   private let state: SharedState
-  private let writes = DispatchQueue(label: "OwnedRequests.cache", qos: .utility)
+  let writes = DispatchQueue(label: "OwnedRequests.cache", qos: .utility)
 
   /// What writes in the background need: they may outlive the cache.
   private typealias SharedState = Guarded<State>
@@ -157,5 +157,6 @@ public final class ResponseCache: Sendable {
     if let directory { writes.async { directory.removeExpired(at: now) } }
   }
 
+  var pendingWeight: Int { state.withLock { $0.pending.values.reduce(0) { $0 + $1.entry.weight } } }
   var memoryWeight: Int { state.withLock { $0.memory.weight } }
 }

@@ -99,6 +99,9 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     return stream
   }
 
+  /// For tests.
+  var progressStreamCount: Int { record.withLock { $0.progress.count } }
+
   // MARK: Work
 
   /// True: a request under way takes no thread.

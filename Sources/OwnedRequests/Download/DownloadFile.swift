@@ -62,6 +62,8 @@ final class DownloadFile: Sendable {
   private let acceptedStatus: Range<Int>
   /// For tests: called before each piece is written.
   private let willWrite: (@Sendable () -> Void)?
+  /// For tests: called before each piece of a part that was there is read.
+  private let willRead: (@Sendable () -> Void)?
   private let state = Guarded(State())
   private let door = Guarded(Door())
 
@@ -69,12 +71,14 @@ final class DownloadFile: Sendable {
   private var infoPath: String { target.path + ".part.info" }
 
   init(
-    _ target: URL, _ expectation: DownloadExpectation, acceptedStatus: Range<Int> = 200..<300, willWrite: (@Sendable () -> Void)? = nil
+    _ target: URL, _ expectation: DownloadExpectation, acceptedStatus: Range<Int> = 200..<300, willWrite: (@Sendable () -> Void)? = nil,
+    willRead: (@Sendable () -> Void)? = nil
   ) {
     self.target = target
     self.acceptedStatus = acceptedStatus
     self.expectation = expectation
     self.willWrite = willWrite
+    self.willRead = willRead
   }
 
   deinit { letGo() }
@@ -225,6 +229,7 @@ final class DownloadFile: Sendable {
     var buffer = [UInt8](repeating: 0, count: 1 << 18)
     var offset: Int64 = 0
     while offset < size {
+      willRead?()
       let count = pread(state.partFile, &buffer, buffer.count, off_t(offset))
       guard count > 0 else { throw .lastFailure(to: "read", partPath) }
       buffer.withUnsafeBytes { hasher.update(UnsafeRawBufferPointer(rebasing: $0.prefix(count))) }
