@@ -50,6 +50,8 @@ final class Transfer: Sendable {
 
   private struct State {
     var outgoing: Outgoing
+    /// The most urgent one of its askers, those that have left included.
+    var priority: Operation.QueuePriority
     var phase = Phase.waiting
     var ticket: HostLimits.Ticket?
     var task: SessionTask?
@@ -74,7 +76,6 @@ final class Transfer: Sendable {
   private let state: Guarded<State>
   private let session: TransferSession
   private let limits: HostLimits
-  private let priority: Operation.QueuePriority
   private let sink: (any TransferSink)?
   private let whenOver: @Sendable (Transfer) -> Void
 
@@ -82,10 +83,9 @@ final class Transfer: Sendable {
     _ outgoing: Outgoing, session: TransferSession, limits: HostLimits, priority: Operation.QueuePriority, sink: (any TransferSink)?,
     whenOver: @escaping @Sendable (Transfer) -> Void
   ) {
-    state = Guarded(State(outgoing: outgoing))
+    state = Guarded(State(outgoing: outgoing, priority: priority))
     self.session = session
     self.limits = limits
-    self.priority = priority
     self.sink = sink
     self.whenOver = whenOver
   }
@@ -101,6 +101,15 @@ final class Transfer: Sendable {
       state.subscriptions[id] = Subscription(subscriber: subscriber, attempt: attempt)
       return (id, state.hasBegun)
     }
+  }
+
+  /// Somebody has joined to whom it is as urgent as this: it moves forward in line, if that is more urgent than it was.
+  func raise(to priority: Operation.QueuePriority) {
+    let ticket = state.withLock { state in
+      if priority.rawValue > state.priority.rawValue { state.priority = priority }
+      return state.ticket
+    }
+    ticket?.raise(to: priority)
   }
 
   /// The last one to leave stops the transfer.
@@ -131,13 +140,18 @@ final class Transfer: Sendable {
 
   /// Gets in line for the host.
   func begin() {
-    guard let url = state.withLock({ $0.outgoing.urlRequest.url }) else { return }
+    let (url, priority) = state.withLock { ($0.outgoing.urlRequest.url, $0.priority) }
+    guard let url else { return }
     let ticket = limits.ticket(host: Redirects.origin(of: url), priority: priority) { [self] in start() }
-    let isOver = state.withLock { state in
-      if state.phase != .over { state.ticket = ticket }
-      return state.phase == .over
+    let present = state.withLock { state -> Operation.QueuePriority? in
+      guard state.phase != .over else { return nil }
+      state.ticket = ticket
+      return state.priority
     }
-    if isOver { ticket.release() } else { ticket.enter() }
+    guard let present else { return ticket.release() }
+    // It may have been raised before it had the ticket.
+    ticket.raise(to: present)
+    ticket.enter()
   }
 
   /// Whether somebody still wants it. Otherwise it is over now: an owner's requests are told of its end one after the other, and must not
