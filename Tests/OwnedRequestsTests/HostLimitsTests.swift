@@ -72,11 +72,12 @@ import Testing
     #expect(order.entries == [0, 1000])
   }
 
-  @Test func aRaisedLimitGivesTurns() {
+  @Test func aRaisedLimitGivesTurns() async throws {
     let limits = HostLimits(limit: 1)
     let order = Journal<Int>()
     let tickets = (0..<10).map { number in enter(limits, "a") { order.write(number) } }
     limits.limit = 4
+    try await order.reaches(4)
     #expect(order.entries == [0, 1, 2, 3])
     limits.limit = 1
     for ticket in tickets[0..<3] { ticket.release() }

@@ -21,7 +21,7 @@ private final class Asker: TransferSubscriber {
   func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {}
 }
 
-/// Who gets the next turn at a host.
+/// Who gets the next turn at a host, and on which thread.
 @Suite(.serialized) struct TurnTests {
   private let limits = HostLimits(limit: 1)
   private let hub: TransferHub
@@ -51,5 +51,31 @@ private final class Asker: TransferSubscriber {
     try await order.reaches(8)
     #expect(order.entries == ["b", "b", "b", "c", "c", "d", "d", "a"])
     for place in places { place.leave() }
+  }
+
+  @Test(.enabled(if: LoopbackServer.isThere), arguments: ["cancel", "limit", "pause"])
+  func theNextRequestBeginsOnNoThreadOfTheCallers(of call: String) async throws {
+    let server = try #require(LoopbackServer.shared)
+    let (gate, begun) = (Gate(), Journal<Int>())
+    let address = "\(server.base.absoluteString)/hang?id=turn-\(call)"
+    let first = try ask(address)
+    let next = try ask(address + "&next=1") {
+      gate.wait()
+      begun.write(1)
+    }
+    let limits = limits
+    let hasReturned = try await returns {
+      switch call {
+      case "cancel": first.leave()
+      case "limit": limits.limit = 2
+      default: limits.withoutGrants { first.leave() }
+      }
+    }
+    #expect(hasReturned)
+    gate.open()
+    try await begun.reaches(1)
+    #expect(begun.entries == [1])
+    first.leave()
+    next.leave()
   }
 }

@@ -5,7 +5,9 @@ import Foundation
 /// Protocol, all under one lock:
 /// - A ticket goes outside ──▶ waiting ──▶ granted ──▶ over, and from each of them to over. Over is for good.
 /// - `line.underWay` counts the granted tickets of the host. None is granted while it has reached the limit.
-/// - Grants run after the lock is let go, once each, on the thread that made room.
+/// - Grants run after the lock is let go, once each: they begin requests of others, and may take long.
+/// - Who ends by itself, or has just entered, runs them at once: no request is held up by a change of threads.
+/// - Who is told to stop, or changes a setting, is somebody's call. Grants run on the queue `turns` then, in their order.
 /// - A ticket that is over, or was raised to another level, stays in its line until it is reached or half of the line is such.
 /// - `level` only becomes more urgent. So a ticket is never twice in the line of one level.
 final class HostLimits: Sendable {
@@ -33,7 +35,8 @@ final class HostLimits: Sendable {
     func raise(to priority: Operation.QueuePriority) { limits.raise(self, to: HostLimits.level(of: priority)) }
 
     /// Gives the turn back, or stops waiting for it. Does nothing the second time.
-    func release() { limits.release(self) }
+    /// - Parameter grantsHere: false where the thread is not to begin what others have asked for.
+    func release(grantsHere: Bool = true) { limits.release(self, grantsHere) }
   }
 
   private struct Line {
@@ -57,6 +60,7 @@ final class HostLimits: Sendable {
   }
 
   private let state: Guarded<State>
+  private let turns = DispatchQueue(label: "OwnedRequests.turns", qos: .userInitiated)
 
   init(limit: Int) { state = Guarded(State(limit: limit)) }
 
@@ -67,6 +71,13 @@ final class HostLimits: Sendable {
         state.limit = newValue
         return state.lines.keys.flatMap { Self.grants(for: $0, &state) }
       }
+      runElsewhere(grants)
+    }
+  }
+
+  private func runElsewhere(_ grants: [@Sendable () -> Void]) {
+    guard !grants.isEmpty else { return }
+    turns.async {
       for grant in grants { grant() }
     }
   }
@@ -97,7 +108,7 @@ final class HostLimits: Sendable {
     }
   }
 
-  private func release(_ ticket: Ticket) {
+  private func release(_ ticket: Ticket, _ grantsHere: Bool) {
     var unused: (@Sendable () -> Void)?
     let grants = state.withLock { state -> [@Sendable () -> Void] in
       let phase = ticket.phase
@@ -116,6 +127,7 @@ final class HostLimits: Sendable {
         return Self.grants(for: ticket.host, &state)
       }
     }
+    guard grantsHere else { return runElsewhere(grants) }
     for grant in grants { grant() }
   }
 
@@ -127,7 +139,7 @@ final class HostLimits: Sendable {
       state.pauses -= 1
       return state.lines.keys.flatMap { Self.grants(for: $0, &state) }
     }
-    for grant in grants { grant() }
+    runElsewhere(grants)
   }
 
   private static func grants(for host: String, _ state: inout State) -> [@Sendable () -> Void] {

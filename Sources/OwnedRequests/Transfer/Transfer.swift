@@ -123,7 +123,7 @@ final class Transfer: Sendable {
     }
     guard let remains else { return }
     remains.task?.cancel()
-    remains.ticket?.release()
+    remains.ticket?.release(grantsHere: false)
     whenOver(self)
   }
 
@@ -148,7 +148,7 @@ final class Transfer: Sendable {
       state.ticket = ticket
       return state.priority
     }
-    guard let present else { return ticket.release() }
+    guard let present else { return ticket.release(grantsHere: false) }
     // It may have been raised before it had the ticket.
     ticket.raise(to: present)
     ticket.enter()
@@ -168,7 +168,8 @@ final class Transfer: Sendable {
         return Self.close(&state)
       }
       if let remains {
-        remains.ticket?.release()
+        // Called by a grant: one inside of the other would be as deep as the line is long.
+        remains.ticket?.release(grantsHere: false)
         whenOver(self)
         return false
       }
