@@ -342,11 +342,11 @@ final class RequestRun: Sendable {
     }
   }
 
-  private func timeOutInBackground() { inBackground { self.timeOut() } }
+  private func timeOutInBackground(_ error: RequestError = .timedOut) { inBackground { self.timeOut(error) } }
 
-  private func timeOut() {
+  private func timeOut(_ error: RequestError) {
     let (head, attempts) = state.withLock { ($0.head, $0.attempt) }
-    end(RunOutcome(result: .failure(.timedOut), head: head, attempts: attempts))
+    end(RunOutcome(result: .failure(error), head: head, attempts: attempts))
   }
 
   private func idleTimer(after delay: Duration) -> OneShotTimer {
@@ -372,7 +372,7 @@ final class RequestRun: Sendable {
       return false
     }
     withExtendedLifetime(former) {}
-    if isIdle { timeOutInBackground() }
+    if isIdle { timeOutInBackground(download?.stallFailure ?? .timedOut) }
   }
 }
 

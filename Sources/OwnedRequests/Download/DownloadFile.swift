@@ -18,6 +18,8 @@ import Foundation
 /// - Whoever leaves last through a shut door closes the files: `letGo` itself if nobody is inside, otherwise the call under way.
 /// - So the lock on the info file outlasts a write that is under way.
 /// - A transfer that can be gone on with is cut off when the disk stalls; the next attempt begins once what had come is written.
+/// - Where the next attempt had to throw away what had come, none is cut off any more: the server knows no ranges, or its content
+///   changes. Its session is held back as long as the disk stalls, and fails when that takes longer than a silence may.
 final class DownloadFile: Sendable {
   struct Info: Codable, Equatable {
     var url: String
@@ -48,6 +50,10 @@ final class DownloadFile: Sendable {
     var canGoOn = false
     /// The transfer was cut off because the disk stalled.
     var wasCut = false
+    /// One before it was.
+    var hasBeenCut = false
+    /// What had come until then was thrown away.
+    var cutsAreInVain = false
 
     /// - Returns: true to whoever has to close the files.
     mutating func closes() -> Bool {
@@ -217,6 +223,9 @@ final class DownloadFile: Sendable {
 
   private func startOver(_ state: inout State) throws(RequestError) {
     guard ftruncate(state.partFile, 0) == 0 else { throw .lastFailure(to: "empty", partPath) }
+    if state.offset > 0 {
+      door.withLock { if $0.hasBeenCut { $0.cutsAreInVain = true } }
+    }
     state.offset = 0
     state.asked = 0
     state.hasher = expectation.sha256 == nil ? nil : SHA256()
@@ -281,7 +290,7 @@ extension DownloadFile: TransferSink {
         // Bytes that were compressed on the way can't be counted from.
         let tag = head.headers["Content-Encoding"] == nil ? head.headers["ETag"].flatMap { $0.hasPrefix("W/") ? nil : $0 } : nil
         try writeInfo(Info(url: state.url, validator: tag, length: head.contentLength), &state)
-        door.withLock { $0.canGoOn = tag != nil }
+        door.withLock { $0.canGoOn = tag != nil && !$0.cutsAreInVain }
         if let length = head.contentLength, let expected = expectation.length, length != expected {
           throw .unexpectedContent("\(target.lastPathComponent) has \(length) bytes on the server, not the \(expected) expected")
         }
@@ -299,7 +308,7 @@ extension DownloadFile: TransferSink {
         }
         // A first answer without a length is no reason to take a part for the whole.
         if length == nil { state.info?.length = range.total }
-        door.withLock { $0.canGoOn = true }
+        door.withLock { $0.canGoOn = !$0.cutsAreInVain }
         return true
       default: return false
       }
@@ -344,9 +353,18 @@ extension DownloadFile: TransferSink {
 
   func isStalled() -> Bool {
     door.withLock { door in
-      if door.canGoOn, !door.isShut { door.wasCut = true }
+      if door.canGoOn, !door.isShut {
+        door.wasCut = true
+        door.hasBeenCut = true
+      }
       return door.wasCut
     }
+  }
+
+  /// What is to be said of a silence: a write that is under way is the reason. Doesn't wait for it.
+  var stallFailure: RequestError? {
+    let isInside = door.withLock { $0.inside > 0 }
+    return isInside ? .fileSystem(FileFailure(action: "write", path: partPath, code: ETIMEDOUT)) : nil
   }
 
   private func complaint(_ state: inout State) -> String? {
