@@ -304,7 +304,11 @@ final class RequestRun: Sendable {
     guard let delay else { return end(outcome) }
     let isInTime = state.withLock { state -> Bool? in
       guard case .deciding = state.phase, state.attempt == attempt else { return nil }
-      if let deadline = state.deadline, ContinuousClock.now + delay >= deadline { return false }
+      if let deadline = state.deadline {
+        if ContinuousClock.now + delay >= deadline { return false }
+      } else if decision == .asUsual, delay > request.retry.longestDelay(within: request.timeout) {
+        return false
+      }
       state.phase = .waiting(nil)
       return true
     }
