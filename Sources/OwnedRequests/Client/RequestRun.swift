@@ -112,7 +112,7 @@ final class RequestRun: Sendable {
       var layout: TemporaryFile?
       if case .form(let form) = prepared.body {
         let file = try TemporaryFile()
-        try form.write(to: file.url)
+        try form.write(to: file.url, shouldStop: { !isWanted })
         prepared.body = .file(file.url)
         layout = file
       }

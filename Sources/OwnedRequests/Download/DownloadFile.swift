@@ -239,6 +239,7 @@ final class DownloadFile: Sendable {
     var offset: Int64 = 0
     while offset < size {
       willRead?()
+      guard !door.withLock({ $0.isShut }) else { throw .cancelled(.requested) }
       let count = pread(state.partFile, &buffer, buffer.count, off_t(offset))
       guard count > 0 else { throw .lastFailure(to: "read", partPath) }
       buffer.withUnsafeBytes { hasher.update(UnsafeRawBufferPointer(rebasing: $0.prefix(count))) }
