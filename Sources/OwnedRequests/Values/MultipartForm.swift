@@ -10,7 +10,8 @@ import Foundation
 /// ```
 ///
 /// Files are measured when they are appended and read when the form is sent, in pieces. One that has changed its length meanwhile is an
-/// error.
+/// error. A form with files is laid out in a temporary file first, because servers want its length beforehand. Only the user may read
+/// that file. It goes when the request is over; one of a process that is killed stays.
 public struct MultipartForm: Sendable {
   enum Content: Sendable {
     case data(Data)
