@@ -23,12 +23,16 @@ import Foundation
 /// All members may be used from any thread.
 ///
 /// Protocol: `memory` and `pending` are under one lock, the files under none. Writes are made in the order in which entries were stored,
-/// on `writes`. A pending entry is found until its file is there. `generation` counts the calls of `removeAll()`; a write of an earlier
-/// one is not made.
+/// on `writes`. A pending entry is found until its file is there, and a file that is to be removed is not found any more: `removals` has its
+/// key until it has gone. `generation` counts the calls of `removeAll()`; a write of an earlier one is not made.
 public final class ResponseCache: Sendable {
   private struct State {
     var memory = RecencyList<TransferKey, CachedResponse>()
     var pending: [TransferKey: (entry: CachedResponse, number: Int)] = [:]
+    /// What is to be removed from the disk, with the number of the removal.
+    var removals: [TransferKey: Int] = [:]
+    /// How many removals there were. Who has read a file meanwhile may have read one that was to go.
+    var removalCount = 0
     var number = 0
     var generation = 0
     var failure: (any Error)?
@@ -68,11 +72,11 @@ public final class ResponseCache: Sendable {
 
   func response(for key: TransferKey) -> CachedResponse? {
     if let found = responseInMemory(for: key) { return found }
-    let generation = state.withLock { $0.generation }
-    guard let directory, let entry = directory.read(key) else { return nil }
+    let (generation, removalCount, isRemoved) = state.withLock { ($0.generation, $0.removalCount, $0.removals[key] != nil) }
+    guard let directory, !isRemoved, let entry = directory.read(key) else { return nil }
     var removed: [CachedResponse] = []
     return state.withLock { state in
-      guard state.generation == generation else { return nil }
+      guard state.generation == generation, state.removalCount == removalCount else { return nil }
       // Something newer may have been stored, and written, meanwhile.
       if let newer = state.memory.use(key) ?? state.pending[key]?.entry { return newer }
       keep(entry, for: key, in: &state, removed: &removed)
@@ -90,11 +94,32 @@ public final class ResponseCache: Sendable {
       guard expected == nil || expected == state.generation else { return nil }
       state.number += 1
       if directory != nil { state.pending[key] = (entry, state.number) }
+      state.removals[key] = nil
       keep(entry, for: key, in: &state, removed: &removed)
       return (state.number, state.generation)
     }
     guard let directory, let number else { return }
     writes.async { [state] in Self.write(key, number.0, number.1, state, directory) }
+  }
+
+  /// Removes one entry: what is found for it from now on was stored later.
+  func remove(_ key: TransferKey, ifStill expected: Int) {
+    var removed: [CachedResponse?] = []
+    let number = state.withLock { state -> Int? in
+      guard expected == state.generation else { return nil }
+      state.number += 1
+      state.removalCount += 1
+      removed = [state.memory.remove(key), state.pending.removeValue(forKey: key)?.entry]
+      if directory != nil { state.removals[key] = state.number }
+      return state.number
+    }
+    withExtendedLifetime(removed) {}
+    guard let directory, let number else { return }
+    writes.async { [state] in
+      guard state.withLock({ $0.removals[key] == number }) else { return }
+      directory.remove(key)
+      state.withLock { if $0.removals[key] == number { $0.removals[key] = nil } }
+    }
   }
 
   private static func write(_ key: TransferKey, _ number: Int, _ generation: Int, _ state: SharedState, _ directory: CacheDirectory) {
@@ -140,6 +165,7 @@ public final class ResponseCache: Sendable {
     state.withLock { state in
       swap(&former, &state)
       state.number = former.number
+      state.removalCount = former.removalCount
       state.generation = former.generation + 1
     }
     writes.sync { directory?.removeAll() }
