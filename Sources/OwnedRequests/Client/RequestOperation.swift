@@ -17,7 +17,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     var request: Request?
     var download: DownloadFile?
     var run: RequestRun?
-    var handler: (@Sendable (Outcome) -> Void)?
+    var handler: HandlerCalls<Outcome>?
     var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
     var nextWaiter = 0
     var progress: [AsyncStream<TransferProgress>.Continuation] = []
@@ -35,7 +35,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   init(
     _ request: Request, client: RequestClient, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>,
-    download: DownloadFile? = nil, handler: (@Sendable (Outcome) -> Void)? = nil
+    download: DownloadFile? = nil, handler: HandlerCalls<Outcome>? = nil
   ) {
     self.client = client
     self.decoder = decoder
@@ -131,7 +131,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     switch reason {
     case .ownerEnded: settle(.failure(.cancelled(reason)), reachesHandler: false)
     case .timedOut: settle(.failure(.timedOut), reachesHandler: true)
-    case .requested, .dependencyFailed: settle(.failure(.cancelled(reason)), reachesHandler: true)
+    case .requested, .dependencyFailed: settle(.failure(.cancelled(reason)), reachesHandler: true, isCancelled: true)
     }
     finish()
   }
@@ -142,13 +142,14 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     let preview = Outcome.success(response)
     var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
     let handler = record.withLock { record in
-      guard !record.isSettled else { return nil as (@Sendable (Outcome) -> Void)? }
+      guard !record.isSettled else { return nil as HandlerCalls<Outcome>? }
       record.preview = preview
       swap(&waiters, &record.waiters)
       return record.handler
     }
     for waiter in waiters.values { waiter.resume(returning: preview) }
-    handler?(preview)
+    // If it has been cancelled meanwhile, this shows nothing.
+    handler?.show(preview)
   }
 
   private func note(_ progress: TransferProgress) {
@@ -192,7 +193,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     }
   }
 
-  private func settle(_ result: Outcome, reachesHandler: Bool) {
+  private func settle(_ result: Outcome, reachesHandler: Bool, isCancelled: Bool = false) {
     var former = Record()
     let isFirst = record.withLock { record in
       guard !record.isSettled else { return false }
@@ -208,7 +209,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     client.unregister(ObjectIdentifier(self), of: lifetime.id)
     for waiter in former.waiters.values { waiter.resume(returning: result) }
     for stream in former.progress { stream.finish() }
-    if reachesHandler { former.handler?(result) }
+    if reachesHandler { former.handler?.finish(result, dropsPreviews: isCancelled) }
   }
 
   // MARK: Waiting
