@@ -20,7 +20,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     var handler: HandlerCalls<Outcome>?
     var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
     var nextWaiter = 0
-    var progress: [AsyncStream<TransferProgress>.Continuation] = []
+    var progress: [Int: AsyncStream<TransferProgress>.Continuation] = [:]
+    var nextStream = 0
     var lastProgress: TransferProgress?
     var head: ResponseHead?
     /// What the cache has shown.
@@ -52,7 +53,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   deinit {
     client.unregister(ObjectIdentifier(self), of: lifetime.id)
-    for stream in record.withLock({ $0.progress }) { stream.finish() }
+    for stream in record.withLock({ $0.progress }).values { stream.finish() }
   }
 
   // MARK: What came of it
@@ -87,16 +88,28 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
   }
 
   /// How far the request has come. Each call makes a stream of its own, that begins with the last known progress, skips what comes
-  /// faster than it is read, and ends with the request.
+  /// faster than it is read, and ends with the request. One that is read no more is let go.
   public var progress: AsyncStream<TransferProgress> {
     let (stream, continuation) = AsyncStream.makeStream(of: TransferProgress.self, bufferingPolicy: .bufferingNewest(1))
+    let id = record.withLock { record in
+      record.nextStream += 1
+      return record.nextStream
+    }
+    // Before it is kept: nobody else has the stream yet.
+    continuation.onTermination = { [weak self] _ in self?.forgetStream(id) }
     let (last, isOver) = record.withLock { record in
-      if !record.isSettled { record.progress.append(continuation) }
+      if !record.isSettled { record.progress[id] = continuation }
       return (record.lastProgress, record.isSettled)
     }
     if let last { continuation.yield(last) }
     if isOver { continuation.finish() }
     return stream
+  }
+
+  /// Nobody reads it any more.
+  private func forgetStream(_ id: Int) {
+    let former = record.withLock { $0.progress.removeValue(forKey: id) }
+    withExtendedLifetime(former) {}
   }
 
   /// For tests.
@@ -155,7 +168,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
   private func note(_ progress: TransferProgress) {
     let streams = record.withLock { record in
       record.lastProgress = progress
-      return record.progress
+      return record.progress.values
     }
     for stream in streams { stream.yield(progress) }
   }
@@ -208,7 +221,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     former.run?.cancel()
     client.unregister(ObjectIdentifier(self), of: lifetime.id)
     for waiter in former.waiters.values { waiter.resume(returning: result) }
-    for stream in former.progress { stream.finish() }
+    for stream in former.progress.values { stream.finish() }
     if reachesHandler { former.handler?.finish(result, dropsPreviews: isCancelled) }
   }
 
