@@ -201,7 +201,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
         let value = try decoder.decode(exchange.body, exchange.head)
         return .success(Response(value, exchange.head, source: outcome.source, attempts: outcome.attempts))
       } catch {
-        return .failure(.decoding(error, body: exchange.body.prefix(RequestError.bodyLimit)))
+        return .failure(.decoding(error, body: RequestError.kept(exchange.body)))
       }
     }
   }

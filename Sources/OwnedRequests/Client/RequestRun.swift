@@ -386,6 +386,8 @@ extension RequestRun: TransferSubscriber {
     return stillMatters()
   }
 
+  var acceptedStatus: Range<Int> { request.acceptedStatus }
+
   func transferDidBegin(attempt: Int) { startClocks() }
 
   func transferDidProgress(_ progress: TransferProgress, attempt: Int) {
@@ -413,8 +415,8 @@ extension RequestRun: TransferSubscriber {
       return true
     }
     guard isNext else { return }
-    // The task has come to its end, whatever the answer says.
-    if let session, case .success = result { client.downloadSessions.giveBack(session) }
+    // The task has come to its end, whatever the answer says. That of an answer that was cut was cancelled.
+    if let session, case .success(let exchange) = result, !exchange.isCut { client.downloadSessions.giveBack(session) }
     guard let failure else { return end(outcome) }
     // What had come earlier was of something else, and has been let go of: no failure of the server's.
     if download?.takeStartsOver() == true { return follow(.retry, outcome, after: failure, attempt) }
@@ -431,7 +433,7 @@ extension RequestRun: TransferSubscriber {
     // Of a download, a part that was asked for, and nothing that is no file.
     let isAccepted = request.acceptedStatus.contains(head.status)
     guard download == nil ? isAccepted : head.status == 206 || isAccepted && (200..<300).contains(head.status) else {
-      throw .status(head.status, body: exchange.body.prefix(RequestError.bodyLimit))
+      throw .status(head.status, body: RequestError.kept(exchange.body))
     }
     plan?.store(exchange)
     return outcome

@@ -8,12 +8,16 @@ import Foundation
 struct Exchange: Sendable {
   var head: ResponseHead
   var body: Data
+  /// It was an error to all who asked, and longer than errors keep: the rest was not waited for.
+  var isCut = false
 }
 
 /// Somebody who waits for a transfer. No call comes after the end, or after unsubscribing, but for one that is under way.
 protocol TransferSubscriber: AnyObject, Sendable {
   /// False once it is about to unsubscribe: nothing is sent for it any more. Any thread, outside locks.
   var isWanted: Bool { get }
+  /// Of other answers the beginning will do. Constant: read under the transfer's lock.
+  var acceptedStatus: Range<Int> { get }
   /// The host's limit has let the transfer begin; or go on, after a redirect.
   func transferDidBegin(attempt: Int)
   func transferDidProgress(_ progress: TransferProgress, attempt: Int)
@@ -206,6 +210,10 @@ final class Transfer: Sendable {
     let remains = state.withLock { state in state.phase == .over ? nil : Self.close(&state) }
     guard let remains else { return }
     if case .failure = result { remains.task?.cancel() }
+    announce(result, to: remains)
+  }
+
+  private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains) {
     remains.ticket?.release()
     whenOver(self)
     for subscription in remains.subscriptions { subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt) }
@@ -243,14 +251,30 @@ extension Transfer: SessionTaskReceiver {
     announceProgress { $0.bytesToReceive = head.contentLength }
   }
 
+  /// To all who wait for it. Of a download it is one if it doesn't go to the file.
+  private func isError(_ head: ResponseHead, _ state: State) -> Bool {
+    if sink != nil { return true }
+    return state.subscriptions.values.allSatisfy { !$0.subscriber.acceptedStatus.contains(head.status) }
+  }
+
   func taskDidReceive(_ data: Data) {
     var writes = false
+    var cut: (exchange: Exchange, remains: Remains)?
     let counts = state.withLock { state in
       guard state.redirect == nil, state.phase != .over else { return false }
       writes = state.usesSink
-      // What goes to a file is kept there; of an error's body on the way to a file, so much as the error keeps.
-      if !writes, sink == nil || state.body.count < RequestError.bodyLimit { state.body.append(data) }
-      return true
+      // What goes to a file is kept there.
+      guard !writes else { return true }
+      state.body.append(data)
+      // In one step with the end: who joins later, and may accept it, has a transfer of its own.
+      if state.body.count > RequestError.bodyLimit, let head = state.head, isError(head, state) {
+        cut = (Exchange(head: head, body: RequestError.kept(state.body), isCut: true), Self.close(&state))
+      }
+      return cut == nil
+    }
+    if let cut {
+      cut.remains.task?.cancel()
+      announce(.success(cut.exchange), to: cut.remains)
     }
     guard counts else { return }
     if writes, let sink {
