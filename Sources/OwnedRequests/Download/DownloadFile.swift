@@ -327,10 +327,11 @@ extension DownloadFile: TransferSink {
         }
         if count < 0, errno == EINTR { continue }
         guard count > 0 else { throw .lastFailure(to: "write", partPath) }
+        // Each piece as it reaches the file: a write that fails later leaves it there.
+        state.hasher?.update(data.dropFirst(written).prefix(count))
         written += count
         state.offset += Int64(count)
       }
-      state.hasher?.update(data)
     }
   }
 
