@@ -7,6 +7,7 @@ import Foundation
 /// The files of a download: `NAME.part`, which grows, and beside it `NAME.part.info`, which says what it is a part of.
 ///
 /// Protocol:
+/// - Neither is opened through a symbolic link.
 /// - The info file is locked (`flock`) from `acquire` to `letGo`. A second download to the same place can't open it.
 /// - The part is a beginning of what the info names, if address and strong validator are the same. Anything else starts over.
 /// - Starting over first empties the part and then writes the info. A kill in between leaves an empty part, which promises nothing.
@@ -118,17 +119,20 @@ final class DownloadFile: Sendable {
     }
     return try access { state throws(RequestError) in
       guard try lockInfo(&state) else { return false }
-      state.partFile = open(partPath, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
-      guard state.partFile >= 0 else { throw .lastFailure(to: "open", partPath) }
+      state.partFile = open(partPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
+      guard state.partFile >= 0 else { throw openFailure(partPath) }
       state.info = readInfo(&state)
       return true
     }
   }
 
+  /// A link is not followed: what it leads to is no part of a download.
+  private func openFailure(_ path: String) -> RequestError { .lastFailure(to: errno == ELOOP ? "follow the symbolic link" : "open", path) }
+
   private func lockInfo(_ state: inout State) throws(RequestError) -> Bool {
     while true {
-      let file = open(infoPath, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
-      guard file >= 0 else { throw .lastFailure(to: "open", infoPath) }
+      let file = open(infoPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
+      guard file >= 0 else { throw openFailure(infoPath) }
       guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
         let code = errno
         close(file)
@@ -164,6 +168,8 @@ final class DownloadFile: Sendable {
         if isEmpty || state.isWhole { unlink(infoPath) }
         close(state.partFile)
       }
+      // Nothing was said of a part that could not be opened.
+      if state.partFile < 0, state.infoFile >= 0, lseek(state.infoFile, 0, SEEK_END) == 0 { unlink(infoPath) }
       state.partFile = -1
       if state.infoFile >= 0 { close(state.infoFile) }
       state.infoFile = -1
