@@ -170,7 +170,7 @@ final class RequestRun: Sendable {
     }
   }
 
-  /// What touches files has no place on the queue of the timers.
+  /// What touches files has no place on the queue of the timers, nor on the threads of tasks, of which there are as many as processors.
   private func inBackground(_ body: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(execute: body) }
 
   // MARK: An attempt
@@ -199,11 +199,11 @@ final class RequestRun: Sendable {
         for interceptor in interceptors { urlRequest = try await interceptor.adapt(urlRequest) }
         urlRequest.httpBody = prepared.urlRequest.httpBody
         try Request.check(urlRequest)
-        transfer(Outgoing(urlRequest: urlRequest, body: prepared.body), attempt)
-      } catch let error as RequestError {
-        end(RunOutcome(result: .failure(error), attempts: attempt - 1))
+        let outgoing = Outgoing(urlRequest: urlRequest, body: prepared.body)
+        inBackground { self.transfer(outgoing, attempt) }
       } catch {
-        end(RunOutcome(result: .failure(.interceptor(error)), attempts: attempt - 1))
+        let error = error as? RequestError ?? .interceptor(error)
+        inBackground { self.end(RunOutcome(result: .failure(error), attempts: attempt - 1), isInBackground: true) }
       }
     }
     keep(task, attempt)
@@ -286,7 +286,7 @@ final class RequestRun: Sendable {
       for interceptor in interceptors where decision == .asUsual {
         decision = await interceptor.decision(after: error, head: outcome.head, attempt: attempt)
       }
-      follow(decision, outcome, after: error, attempt)
+      inBackground { [decision] in self.follow(decision, outcome, after: error, attempt) }
     }
     keep(task, attempt)
   }
