@@ -38,8 +38,8 @@ private final class StalledDisk: Sendable {
 
   /// Starts a download without end. Returns when its first piece waits for the disk.
   private func stall(
-    _ id: String, on disk: StalledDisk, client: RequestClient, lifetime: OwnerLifetime, timeout: Duration? = nil, idleLimit: Duration? = nil,
-    goesOn: Bool = true
+    _ id: String, on disk: StalledDisk, client: RequestClient, lifetime: OwnerLifetime, timeout: Duration? = nil,
+    idleLimit: Duration? = nil, goesOn: Bool = true
   ) async throws -> RequestOperation<URL> {
     let target = target(id)
     var request = Request(.get, "flood?id=\(id)\(goesOn ? "&etag=strong" : "")")

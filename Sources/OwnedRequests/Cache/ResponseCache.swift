@@ -89,7 +89,9 @@ public final class ResponseCache: Sendable {
     response(for: TransferKey(urlRequest)).map { Response($0.body, $0.head, source: .cache, attempts: 0) }
   }
 
-  func responseInMemory(for key: TransferKey) -> CachedResponse? { state.withLock { $0.memory.use(key) ?? $0.pending.value(for: key)?.entry } }
+  func responseInMemory(for key: TransferKey) -> CachedResponse? {
+    state.withLock { $0.memory.use(key) ?? $0.pending.value(for: key)?.entry }
+  }
 
   func response(for key: TransferKey) -> CachedResponse? {
     if let found = responseInMemory(for: key) { return found }
