@@ -7,7 +7,7 @@ import Foundation
 /// - `line.underWay` counts the granted tickets of the host. None is granted while it has reached the limit.
 /// - Grants run after the lock is let go, once each: they begin requests of others, and may take long.
 /// - Who ends by itself, or has just entered, runs them at once: no request is held up by a change of threads.
-/// - Who is told to stop, or changes a setting, is somebody's call. Grants run on the queue `turns` then, in their order.
+/// - Who is told to stop, or changes a setting, is somebody's call. Grants run on `turns` then, in their order.
 /// - A ticket that is over, or was raised to another level, stays in its line until it is reached or half of the line is such.
 /// - `level` only becomes more urgent. So a ticket is never twice in the line of one level.
 final class HostLimits: Sendable {
@@ -60,9 +60,17 @@ final class HostLimits: Sendable {
   }
 
   private let state: Guarded<State>
-  private let turns = DispatchQueue(label: "OwnedRequests.turns", qos: .userInitiated)
+  /// Runs blocks one after the other, on no thread of the caller's.
+  private let turns: Turns
 
-  init(limit: Int) { state = Guarded(State(limit: limit)) }
+  typealias Turns = @Sendable (_ block: @escaping @Sendable () -> Void) -> Void
+
+  /// - Parameter turns: by default a queue; for the model checker.
+  init(limit: Int, turns: Turns? = nil) {
+    state = Guarded(State(limit: limit))
+    let queue = DispatchQueue(label: "OwnedRequests.turns", qos: .userInitiated)
+    self.turns = turns ?? { queue.async(execute: $0) }
+  }
 
   var limit: Int {
     get { state.withLock { $0.limit } }
@@ -77,7 +85,7 @@ final class HostLimits: Sendable {
 
   private func runElsewhere(_ grants: [@Sendable () -> Void]) {
     guard !grants.isEmpty else { return }
-    turns.async {
+    turns {
       for grant in grants { grant() }
     }
   }
