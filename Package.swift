@@ -26,7 +26,14 @@ let package = Package(
   ]
     + (isModel
       ? [
-        .testTarget(name: "OwnedOperationsModelTests", dependencies: ["OwnedOperations"])
+        // Of the requests only what has a protocol between threads and knows nothing of the network.
+        .target(
+          name: "OwnedRequests", dependencies: ["OwnedOperations"],
+          exclude: ["Cache", "Client", "Download", "Values", "OwnedRequests.docc"]
+            + ["Redirects", "Transfer", "TransferHub", "TransferSession"].map { "Transfer/\($0).swift" }
+            + ["Duration+Seconds", "OneShotTimer", "SHA256", "TemporaryFile"].map { "Support/\($0).swift" },
+          sources: ["Transfer/HostLimits.swift", "Support/Guarded.swift"], swiftSettings: [.define("OWNED_OPERATIONS_MODEL")]),
+        .testTarget(name: "OwnedOperationsModelTests", dependencies: ["OwnedOperations", "OwnedRequests"]),
       ]
       : [
         .target(name: "OwnedRequests", dependencies: ["OwnedOperations"]),

@@ -201,6 +201,24 @@ struct FetchTests {
     #expect(directory.read("there") == "mine")
   }
 
+  @Test func whatTheServerHasNamedIsFetchedAgainAndReplacesNothingAsTheHelpSays() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let arguments = ["--content-disposition", url("1", "disposition=attachment%3B%20filename%3Dnamed.txt")]
+    _ = try await fetch(arguments, in: directory)
+    #expect(try names(in: directory) == ["named.txt"])
+    try directory.write("named.txt", "mine")
+    let again = try await fetch(arguments, in: directory)
+    #expect(again.status == 0 && again.output.contains("fetched 1 "))
+    #expect(try names(in: directory) == ["1", "named.txt"])
+    #expect(directory.read("named.txt") == "mine")
+    // And from then on it is there.
+    let last = try await fetch(arguments, in: directory)
+    #expect(last.status == 0 && last.output.contains("1 there already"))
+    let help = FetchOptions.syntax.helpText.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+    #expect(help.contains("a file that was renamed is fetched again by the next run"))
+  }
+
   @Test func headersAndCredentialsAreSentAndNoPasswordIsShown() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

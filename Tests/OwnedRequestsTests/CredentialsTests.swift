@@ -75,4 +75,18 @@ import Testing
       #expect(response.source == .network && response.value == "\(turn)")
     }
   }
+
+  @Test func aNameOfAHostStaysWithItsOrigin() throws {
+    let address = try #require(URL(string: "http://localhost:8080/a"))
+    var urlRequest = URLRequest(url: address)
+    urlRequest.setValue("inner.example.com", forHTTPHeaderField: "Host")
+    func host(after location: String) -> String? {
+      let head = ResponseHead(status: 302, headers: ["Location": location], url: address)
+      return Redirects.next(after: Outgoing(urlRequest: urlRequest, body: .none), head)?.urlRequest.value(forHTTPHeaderField: "Host")
+    }
+    #expect(host(after: "/b") == "inner.example.com")
+    #expect(host(after: "http://LOCALHOST:8080/b") == "inner.example.com")
+    #expect(host(after: "http://example.com/b") == nil)
+    #expect(host(after: "http://localhost:8081/b") == nil)
+  }
 }

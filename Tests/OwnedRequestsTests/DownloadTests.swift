@@ -64,6 +64,25 @@ import Testing
     #expect(try Data(contentsOf: target).count == 10)
   }
 
+  @Test(arguments: ["file.bin.part", "file.bin.part.info"])
+  func aLinkInThePlaceOfAPartIsRefused(name: String) async throws {
+    let victim = directory.url.appendingPathComponent("victim")
+    try Data("former".utf8).write(to: victim)
+    let link = directory.url.appendingPathComponent(name)
+    try FileManager.default.createSymbolicLink(at: link, withDestinationURL: victim)
+    let target = target
+    let error = await failure {
+      _ = try await server.client().download(Request(.get, "bytes?length=10&etag=strong"), to: target, lifetime: lifetime).value
+    }
+    guard case .fileSystem(let reason as FileFailure)? = error else {
+      Issue.record("\(String(describing: error))")
+      return
+    }
+    #expect(reason.path == link.path && reason.description.contains("symbolic link"))
+    #expect(try Data(contentsOf: victim) == Data("former".utf8))
+    #expect(names == [name, "victim"])
+  }
+
   @Test func whatIsNotAcceptedDoesNotReplaceTheTarget() async throws {
     try Data("former".utf8).write(to: target)
     for (accepted, status) in [(200..<201, 202), (100..<600, 404)] {

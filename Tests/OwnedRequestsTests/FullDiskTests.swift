@@ -74,6 +74,33 @@ private final class SmallDisk {
     #expect(later.response(for: key("7")) == entry(7, 100_000))
   }
 
+  @Test func theChecksumIsOfWhatIsInTheFileAlsoAfterAWriteThatWasCutShort() throws {
+    let disk = try SmallDisk(kilobytes: 64)
+    let content = Data((0..<100_000).map { UInt8(truncatingIfNeeded: $0 >> 3) })
+    let target = disk.url.appendingPathComponent("file")
+    let expectation = DownloadExpectation(sha256: SHA256.hexadecimal(SHA256.digest(of: content)))
+    let file = DownloadFile(target, expectation)
+    #expect(try file.acquire())
+    let address = try #require(URL(string: "http://localhost/file"))
+    var urlRequest = URLRequest(url: address)
+    try file.adapt(&urlRequest)
+    #expect(try file.begin(ResponseHead(status: 200, headers: ["ETag": "\"1\"", "Content-Length": "100000"], url: address)))
+    try file.write(content.prefix(20000))
+    #expect(throws: RequestError.self) { try file.write(content[20000...]) }
+    try disk.grow(toKilobytes: 1000)
+    try file.adapt(&urlRequest)
+    let range = try #require(urlRequest.value(forHTTPHeaderField: "Range"))
+    let start = try #require(Int(range.dropFirst("bytes=".count).dropLast()))
+    // Otherwise it was not cut short.
+    #expect(start > 20000 && start < 100_000)
+    let head = ResponseHead(status: 206, headers: ["Content-Range": "bytes \(start)-99999/100000"], url: address)
+    #expect(try file.begin(head))
+    try file.write(content[start...])
+    try file.end()
+    file.letGo()
+    #expect(try Data(contentsOf: target) == content)
+  }
+
   @Test(.enabled(if: LoopbackServer.isThere)) func aFullDiskUnderADownloadIsToldAndTheDownloadGoesOnWithRoom() async throws {
     let disk = try SmallDisk(kilobytes: 256)
     let server = try #require(LoopbackServer.shared)

@@ -29,6 +29,33 @@ import Testing
     elsewhere.release()
   }
 
+  @Test func whoeverIsRaisedHasOneTurnInItsNewPlace() {
+    let limits = HostLimits(limit: 1)
+    let order = Journal<Int>()
+    let first = enter(limits, "a") { order.write(0) }
+    // So many that holes are taken out of the line.
+    let others = (1...1000).map { number in enter(limits, "a", .veryLow) { order.write(number) } }
+    for number in 2...900 { others[number - 1].raise(to: .low) }
+    for number in stride(from: 900, to: 1, by: -2) { others[number - 1].raise(to: .veryHigh) }
+    others[2].raise(to: .veryLow)
+    others[4].release()
+    let outside = limits.ticket(host: "a", priority: .low) { order.write(1001) }
+    outside.raise(to: .high)
+    outside.enter()
+    first.release()
+    var turn = 1
+    while order.entries.count > turn {
+      let number = order.entries[turn]
+      turn += 1
+      if number > 1000 { outside.release() } else { others[number - 1].release() }
+    }
+    let raised = Array(stride(from: 900, to: 1, by: -2))
+    #expect(order.entries == [0] + raised + [1001] + stride(from: 3, to: 900, by: 2).filter { $0 != 5 } + [1] + Array(901...1000))
+    outside.raise(to: .veryHigh)
+    others[0].raise(to: .veryHigh)
+    #expect(order.entries.count == 1001)
+  }
+
   @Test func whoeverLeavesTheLineGetsNoTurn() {
     let limits = HostLimits(limit: 1)
     let order = Journal<Int>()
@@ -45,11 +72,12 @@ import Testing
     #expect(order.entries == [0, 1000])
   }
 
-  @Test func aRaisedLimitGivesTurns() {
+  @Test func aRaisedLimitGivesTurns() async throws {
     let limits = HostLimits(limit: 1)
     let order = Journal<Int>()
     let tickets = (0..<10).map { number in enter(limits, "a") { order.write(number) } }
     limits.limit = 4
+    try await order.reaches(4)
     #expect(order.entries == [0, 1, 2, 3])
     limits.limit = 1
     for ticket in tickets[0..<3] { ticket.release() }

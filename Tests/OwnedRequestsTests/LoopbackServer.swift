@@ -126,6 +126,43 @@ func eventually(_ condition: @Sendable () async -> Bool) async throws -> Bool {
   return false
 }
 
+/// Whether it returns, on a thread that may be lost otherwise.
+func returns(_ body: @escaping @Sendable () -> Void) async throws -> Bool {
+  let hasReturned = Guarded(false)
+  Thread.detachNewThread {
+    body()
+    hasReturned.withLock { $0 = true }
+  }
+  return try await soon { hasReturned.withLock { $0 } }
+}
+
+/// Whether it is true within ten seconds.
+func soon(_ condition: @Sendable () -> Bool) async throws -> Bool {
+  let deadline = ContinuousClock.now + .seconds(10)
+  while !condition(), ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(2)) }
+  return condition()
+}
+
+/// Keeps threads waiting until it is opened.
+final class Gate: Sendable {
+  private let condition = NSCondition()
+  // Touched under `condition` only.
+  nonisolated(unsafe) private var isOpen = false
+
+  func wait() {
+    condition.withLock {
+      while !isOpen { condition.wait() }
+    }
+  }
+
+  func open() {
+    condition.withLock {
+      isOpen = true
+      condition.broadcast()
+    }
+  }
+}
+
 /// The error that the body throws.
 func failure(_ body: () async throws -> Void) async -> RequestError? {
   do {

@@ -38,11 +38,13 @@ private final class StalledDisk: Sendable {
 
   /// Starts a download without end. Returns when its first piece waits for the disk.
   private func stall(
-    _ id: String, on disk: StalledDisk, client: RequestClient, lifetime: OwnerLifetime, timeout: Duration? = nil, goesOn: Bool = true
+    _ id: String, on disk: StalledDisk, client: RequestClient, lifetime: OwnerLifetime, timeout: Duration? = nil,
+    idleLimit: Duration? = nil, goesOn: Bool = true
   ) async throws -> RequestOperation<URL> {
     let target = target(id)
     var request = Request(.get, "flood?id=\(id)\(goesOn ? "&etag=strong" : "")")
     if let timeout { request.timeout = timeout }
+    if let idleLimit { request.idleLimit = idleLimit }
     let operation = RequestOperation(
       request, client: client, lifetime: lifetime, decoding: ResponseDecoder { _, _ in target },
       download: DownloadFile(target, DownloadExpectation(), willWrite: disk.write))
@@ -50,18 +52,6 @@ private final class StalledDisk: Sendable {
     client.startAtOnce(operation)
     #expect(try await eventually { disk.writersThatWait > former })
     return operation
-  }
-
-  /// Whether it returns, on a thread that may be lost otherwise.
-  private func returns(_ body: @escaping @Sendable () -> Void) async throws -> Bool {
-    let hasReturned = Guarded(false)
-    Thread.detachNewThread {
-      body()
-      hasReturned.withLock { $0 = true }
-    }
-    let deadline = ContinuousClock.now + .seconds(10)
-    while !hasReturned.withLock({ $0 }), ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(2)) }
-    return hasReturned.withLock { $0 }
   }
 
   @Test func cancellingADownloadWaitsForNoDiskAndClosesItsConnection() async throws {
@@ -165,6 +155,19 @@ private final class StalledDisk: Sendable {
       Issue.record("\(String(describing: error))")
       return
     }
+  }
+
+  @Test func aDiskThatStallsForTooLongIsTheErrorAndItsFileIsNamed() async throws {
+    let disk = StalledDisk()
+    defer { disk.open() }
+    let operation = try await stall("stalled-idle", on: disk, client: server.client(), lifetime: .process, idleLimit: .milliseconds(500))
+    #expect(try await eventually { operation.isFinished })
+    guard case .failure(.fileSystem(let reason as FileFailure))? = operation.result else {
+      Issue.record("\(String(describing: operation.result))")
+      return
+    }
+    #expect(reason.action == "write" && reason.path == target("stalled-idle").path + ".part")
+    try await server.reaches(.closed, of: "stalled-idle", 1)
   }
 
   @Test func aFileIsNobodyElsesWhileAWriteToItIsUnderWay() async throws {

@@ -52,13 +52,14 @@ struct CachePlan: Sendable {
   func revalidated(by head: ResponseHead) -> CachedResponse? {
     guard head.status == 304, case let stored? = stored else { return nil }
     let fresh = stored.refreshed(by: head, now: Date())
-    cache.store(fresh, for: key, ifStill: generation)
+    if Self.forbidsStoring(head.headers) { forget() } else { cache.store(fresh, for: key, ifStill: generation) }
     return fresh
   }
 
   func store(_ exchange: Exchange) {
-    guard exchange.head.status == 200, !Self.forbidsStoring(exchange.head.headers), exchange.head.headers["Vary"]?.contains("*") != true
-    else { return }
+    // Nor is an answer kept that came before the server said so.
+    if Self.forbidsStoring(exchange.head.headers) { return forget() }
+    guard exchange.head.status == 200, exchange.head.headers["Vary"]?.contains("*") != true else { return }
     let now = Date()
     var entry = CachedResponse(head: exchange.head, body: exchange.body, storedAt: now)
     switch policy {
@@ -69,6 +70,8 @@ struct CachePlan: Sendable {
     }
     cache.store(entry, for: key, ifStill: generation)
   }
+
+  private func forget() { cache.remove(key, ifStill: generation) }
 
   private static func forbidsStoring(_ headers: HeaderFields) -> Bool {
     headers["Cache-Control"]?.lowercased().split(separator: ",").contains { $0.trimmingCharacters(in: .whitespaces) == "no-store" } ?? false

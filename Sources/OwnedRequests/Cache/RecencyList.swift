@@ -18,6 +18,12 @@ struct RecencyList<Key: Hashable, Value> {
   var count: Int { places.count }
   var entries: [(key: Key, value: Value)] { nodes.compactMap { node in node.map { ($0.key, $0.value) } } }
 
+  /// The value, which stays where it is.
+  func value(for key: Key) -> Value? { places[key].flatMap { nodes[$0] }?.value }
+
+  /// The least recently used one.
+  var first: (key: Key, value: Value)? { oldest.flatMap { nodes[$0] }.map { ($0.key, $0.value) } }
+
   /// The value, which becomes the most recently used.
   mutating func use(_ key: Key) -> Value? {
     guard let place = places[key], let node = nodes[place] else { return nil }

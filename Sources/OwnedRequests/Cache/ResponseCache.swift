@@ -18,26 +18,51 @@ import Foundation
 /// passed. Files are replaced whole, and checked when they are read: a damaged one is none. Several caches, also of several processes,
 /// may use one directory.
 ///
-/// When the cache goes, pending writes are still made in the background. A process that exits without ``flush()`` loses those.
+/// When the cache goes, pending writes are still made in the background. A process that exits without ``flush()`` loses those. Pending are
+/// as many bytes as the memory's limit, and 16 MiB at least. Where a disk is slower than that, the oldest pending ones are not written.
 ///
 /// All members may be used from any thread.
 ///
-/// Protocol: `memory` and `pending` are under one lock, the files under none. Writes are made in the order in which entries were stored,
-/// on `writes`. A pending entry is found until its file is there. `generation` counts the calls of `removeAll()`; a write of an earlier
-/// one is not made.
+/// Protocol: `memory` and `pending` are under one lock, the files under none.
+/// - Writes and removals are made on `writes`, writes in the order in which entries were stored. `isWriting` says that a round of them is
+///   on its way there; so many stores bring no more than one.
+/// - A pending entry is found until its file is there.
+/// - A file that is to be removed is not found any more: `removals` has its key until it has gone. A key is pending or in `removals`.
+/// - `generation` counts the calls of `removeAll()`, which take away all that is pending.
 public final class ResponseCache: Sendable {
   private struct State {
     var memory = RecencyList<TransferKey, CachedResponse>()
-    var pending: [TransferKey: (entry: CachedResponse, number: Int)] = [:]
+    var pending = RecencyList<TransferKey, Pending>()
+    var isWriting = false
+    /// What is to be removed from the disk, with the number of the removal.
+    var removals: [TransferKey: Int] = [:]
+    /// How many removals there were. Who has read a file meanwhile may have read one that was to go.
+    var removalCount = 0
     var number = 0
     var generation = 0
     var failure: (any Error)?
   }
 
+  private struct Pending {
+    var entry: CachedResponse
+    var number: Int
+  }
+
+  /// What has to be done with a file.
+  private struct FileChange {
+    var key: TransferKey
+    /// Nil if it is to be removed.
+    var entry: CachedResponse?
+    var number: Int
+  }
+
+  private static let leastPendingLimit = 16 << 20
+
   private let memoryLimit: Int
+  private var pendingLimit: Int { max(memoryLimit, Self.leastPendingLimit) }
   private let directory: CacheDirectory?
   private let state: SharedState
-  private let writes = DispatchQueue(label: "OwnedRequests.cache", qos: .utility)
+  let writes = DispatchQueue(label: "OwnedRequests.cache", qos: .utility)
 
   /// What writes in the background need: they may outlive the cache.
   private typealias SharedState = Guarded<State>
@@ -64,17 +89,19 @@ public final class ResponseCache: Sendable {
     response(for: TransferKey(urlRequest)).map { Response($0.body, $0.head, source: .cache, attempts: 0) }
   }
 
-  func responseInMemory(for key: TransferKey) -> CachedResponse? { state.withLock { $0.memory.use(key) ?? $0.pending[key]?.entry } }
+  func responseInMemory(for key: TransferKey) -> CachedResponse? {
+    state.withLock { $0.memory.use(key) ?? $0.pending.value(for: key)?.entry }
+  }
 
   func response(for key: TransferKey) -> CachedResponse? {
     if let found = responseInMemory(for: key) { return found }
-    let generation = state.withLock { $0.generation }
-    guard let directory, let entry = directory.read(key) else { return nil }
+    let (generation, removalCount, isRemoved) = state.withLock { ($0.generation, $0.removalCount, $0.removals[key] != nil) }
+    guard let directory, !isRemoved, let entry = directory.read(key) else { return nil }
     var removed: [CachedResponse] = []
     return state.withLock { state in
-      guard state.generation == generation else { return nil }
+      guard state.generation == generation, state.removalCount == removalCount else { return nil }
       // Something newer may have been stored, and written, meanwhile.
-      if let newer = state.memory.use(key) ?? state.pending[key]?.entry { return newer }
+      if let newer = state.memory.use(key) ?? state.pending.value(for: key)?.entry { return newer }
       keep(entry, for: key, in: &state, removed: &removed)
       return entry
     }
@@ -86,28 +113,78 @@ public final class ResponseCache: Sendable {
   /// - Parameter expected: the generation that the answer was asked for in. It is not stored if that has passed.
   func store(_ entry: CachedResponse, for key: TransferKey, ifStill expected: Int? = nil) {
     var removed: [CachedResponse] = []
-    let number = state.withLock { state -> (Int, Int)? in
-      guard expected == nil || expected == state.generation else { return nil }
+    let beginsRound = state.withLock { state -> Bool in
+      guard expected == nil || expected == state.generation else { return false }
       state.number += 1
-      if directory != nil { state.pending[key] = (entry, state.number) }
       keep(entry, for: key, in: &state, removed: &removed)
-      return (state.number, state.generation)
+      guard directory != nil else { return false }
+      state.removals[key] = nil
+      if let former = state.pending.insert(Pending(entry: entry, number: state.number), for: key, weight: entry.weight) {
+        removed.append(former.entry)
+      }
+      while state.pending.weight > pendingLimit, state.pending.count > 1, let oldest = state.pending.removeOldest() {
+        removed.append(oldest.value.entry)
+      }
+      defer { state.isWriting = true }
+      return !state.isWriting
     }
-    guard let directory, let number else { return }
-    writes.async { [state] in Self.write(key, number.0, number.1, state, directory) }
+    if beginsRound { beginRound() }
   }
 
-  private static func write(_ key: TransferKey, _ number: Int, _ generation: Int, _ state: SharedState, _ directory: CacheDirectory) {
-    let entry = state.withLock { state -> CachedResponse? in
-      // A newer entry brings a write of its own.
-      guard state.generation == generation, let pending = state.pending[key], pending.number == number else { return nil }
-      return pending.entry
+  /// Removes one entry: what is found for it from now on was stored later.
+  func remove(_ key: TransferKey, ifStill expected: Int) {
+    var removed: [CachedResponse?] = []
+    let beginsRound = state.withLock { state -> Bool in
+      guard expected == state.generation else { return false }
+      state.number += 1
+      state.removalCount += 1
+      removed = [state.memory.remove(key), state.pending.remove(key)?.entry]
+      guard directory != nil else { return false }
+      state.removals[key] = state.number
+      defer { state.isWriting = true }
+      return !state.isWriting
     }
-    guard let entry else { return }
-    do { try directory.write(entry, for: key) } catch { state.withLock { $0.failure = $0.failure ?? error } }
-    state.withLock { state in
-      if state.pending[key]?.number == number { state.pending[key] = nil }
+    withExtendedLifetime(removed) {}
+    if beginsRound { beginRound() }
+  }
+
+  private func beginRound() {
+    guard let directory else { return }
+    writes.async { [state, writes] in Self.writeAll(state, directory, writes) }
+  }
+
+  /// One round after the other, so that others on the queue have their turn between them.
+  private static func writeAll(_ state: SharedState, _ directory: CacheDirectory, _ writes: DispatchQueue) {
+    write(upTo: state.withLock { $0.number }, state, directory)
+    let goesOn = state.withLock { state in
+      state.isWriting = state.pending.count > 0 || !state.removals.isEmpty
+      return state.isWriting
     }
+    if goesOn { writes.async { writeAll(state, directory, writes) } }
+  }
+
+  /// On the queue of writes.
+  private static func write(upTo last: Int, _ state: SharedState, _ directory: CacheDirectory) {
+    while let change = state.withLock({ next(upTo: last, in: $0) }) {
+      if let entry = change.entry {
+        do { try directory.write(entry, for: change.key) } catch { state.withLock { $0.failure = $0.failure ?? error } }
+      } else {
+        directory.remove(change.key)
+      }
+      var former: Pending?
+      state.withLock { state in
+        // Otherwise something newer has come, or it was dropped.
+        if state.pending.value(for: change.key)?.number == change.number { former = state.pending.remove(change.key) }
+        if state.removals[change.key] == change.number { state.removals[change.key] = nil }
+      }
+      withExtendedLifetime(former) {}
+    }
+  }
+
+  private static func next(upTo last: Int, in state: State) -> FileChange? {
+    if let (key, number) = state.removals.first(where: { $0.value <= last }) { return FileChange(key: key, number: number) }
+    guard let (key, pending) = state.pending.first, pending.number <= last else { return nil }
+    return FileChange(key: key, entry: pending.entry, number: pending.number)
   }
 
   /// Under the lock.
@@ -126,7 +203,13 @@ public final class ResponseCache: Sendable {
   /// - Throws: the first error of a write since the last call, if there was one: the disk is full, the directory has gone. Such entries
   ///   are in memory alone.
   public func flush() async throws {
-    await withCheckedContinuation { continuation in writes.async { continuation.resume() } }
+    let last = state.withLock { $0.number }
+    await withCheckedContinuation { continuation in
+      writes.async { [state, directory] in
+        if let directory { Self.write(upTo: last, state, directory) }
+        continuation.resume()
+      }
+    }
     let failure = state.withLock { state in
       defer { state.failure = nil }
       return state.failure
@@ -140,6 +223,8 @@ public final class ResponseCache: Sendable {
     state.withLock { state in
       swap(&former, &state)
       state.number = former.number
+      state.removalCount = former.removalCount
+      state.isWriting = former.isWriting
       state.generation = former.generation + 1
     }
     writes.sync { directory?.removeAll() }
@@ -157,5 +242,6 @@ public final class ResponseCache: Sendable {
     if let directory { writes.async { directory.removeExpired(at: now) } }
   }
 
+  var pendingWeight: Int { state.withLock { $0.pending.weight } }
   var memoryWeight: Int { state.withLock { $0.memory.weight } }
 }

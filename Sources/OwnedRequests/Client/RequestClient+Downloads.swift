@@ -9,6 +9,9 @@ extension RequestClient {
   /// same file, if the server gave a strong `ETag` and still has the same content; otherwise it starts over. A second download to the
   /// same file at the same time fails.
   ///
+  /// While the disk stalls, a download that can be gone on with gives its connection up. It does so once only if the server then starts
+  /// over.
+  ///
   /// There is no limit of time unless ``Request/timeout`` is set, but 60 s without a byte. Interceptors and ``Request/retry`` hold as
   /// for other requests; the cache is not used, and nothing is shared.
   /// - Parameters:

@@ -177,13 +177,13 @@ public final class RequestClient: Sendable {
     then handler: @escaping @Sendable (Result<Response<Value>, RequestError>) -> Void
   ) -> RequestOperation<Value> {
     let queue = callbackQueue ?? queue
-    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { result, whenOver in
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { take, whenOver in
       queue.async(lifetime: lifetime) {
-        handler(result)
+        if let result = take() { handler(result) }
         whenOver()
       }
     }
-    return send(request, lifetime, decoder, handler: calls.call)
+    return send(request, lifetime, decoder, handler: calls)
   }
 
   /// - Parameter submit: adds a job of the owner's, in the way of its kind.
@@ -193,19 +193,19 @@ public final class RequestClient: Sendable {
     submit: @escaping @Sendable (OwnerScopedQueue, Owner, @escaping @Sendable (Owner) -> Void) -> Void
   ) -> RequestOperation<Value> {
     let queue = callbackQueue ?? queue
-    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { [weak owner] result, whenOver in
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { [weak owner] take, whenOver in
       guard let owner else { return }
       submit(queue, owner) { owner in
-        handler(owner, result)
+        if let result = take() { handler(owner, result) }
         whenOver()
       }
     }
-    return send(request, lifetime, decoder, handler: calls.call)
+    return send(request, lifetime, decoder, handler: calls)
   }
 
   private func send<Value>(
     _ request: Request, _ lifetime: OwnerLifetime, _ decoder: ResponseDecoder<Value>,
-    handler: @escaping @Sendable (Result<Response<Value>, RequestError>) -> Void
+    handler: HandlerCalls<Result<Response<Value>, RequestError>>
   ) -> RequestOperation<Value> {
     let operation = RequestOperation(request, client: self, lifetime: lifetime, decoding: decoder, handler: handler)
     startAtOnce(operation)

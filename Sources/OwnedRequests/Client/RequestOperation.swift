@@ -17,10 +17,11 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     var request: Request?
     var download: DownloadFile?
     var run: RequestRun?
-    var handler: (@Sendable (Outcome) -> Void)?
+    var handler: HandlerCalls<Outcome>?
     var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
     var nextWaiter = 0
-    var progress: [AsyncStream<TransferProgress>.Continuation] = []
+    var progress: [Int: AsyncStream<TransferProgress>.Continuation] = [:]
+    var nextStream = 0
     var lastProgress: TransferProgress?
     var head: ResponseHead?
     /// What the cache has shown.
@@ -35,7 +36,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   init(
     _ request: Request, client: RequestClient, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>,
-    download: DownloadFile? = nil, handler: (@Sendable (Outcome) -> Void)? = nil
+    download: DownloadFile? = nil, handler: HandlerCalls<Outcome>? = nil
   ) {
     self.client = client
     self.decoder = decoder
@@ -52,7 +53,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   deinit {
     client.unregister(ObjectIdentifier(self), of: lifetime.id)
-    for stream in record.withLock({ $0.progress }) { stream.finish() }
+    for stream in record.withLock({ $0.progress }).values { stream.finish() }
   }
 
   // MARK: What came of it
@@ -87,17 +88,32 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
   }
 
   /// How far the request has come. Each call makes a stream of its own, that begins with the last known progress, skips what comes
-  /// faster than it is read, and ends with the request.
+  /// faster than it is read, and ends with the request. One that is read no more is let go.
   public var progress: AsyncStream<TransferProgress> {
     let (stream, continuation) = AsyncStream.makeStream(of: TransferProgress.self, bufferingPolicy: .bufferingNewest(1))
+    let id = record.withLock { record in
+      record.nextStream += 1
+      return record.nextStream
+    }
+    // Before it is kept: nobody else has the stream yet.
+    continuation.onTermination = { [weak self] _ in self?.forgetStream(id) }
     let (last, isOver) = record.withLock { record in
-      if !record.isSettled { record.progress.append(continuation) }
+      if !record.isSettled { record.progress[id] = continuation }
       return (record.lastProgress, record.isSettled)
     }
     if let last { continuation.yield(last) }
     if isOver { continuation.finish() }
     return stream
   }
+
+  /// Nobody reads it any more.
+  private func forgetStream(_ id: Int) {
+    let former = record.withLock { $0.progress.removeValue(forKey: id) }
+    withExtendedLifetime(former) {}
+  }
+
+  /// For tests.
+  var progressStreamCount: Int { record.withLock { $0.progress.count } }
 
   // MARK: Work
 
@@ -128,7 +144,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     switch reason {
     case .ownerEnded: settle(.failure(.cancelled(reason)), reachesHandler: false)
     case .timedOut: settle(.failure(.timedOut), reachesHandler: true)
-    case .requested, .dependencyFailed: settle(.failure(.cancelled(reason)), reachesHandler: true)
+    case .requested, .dependencyFailed: settle(.failure(.cancelled(reason)), reachesHandler: true, isCancelled: true)
     }
     finish()
   }
@@ -139,19 +155,20 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     let preview = Outcome.success(response)
     var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
     let handler = record.withLock { record in
-      guard !record.isSettled else { return nil as (@Sendable (Outcome) -> Void)? }
+      guard !record.isSettled else { return nil as HandlerCalls<Outcome>? }
       record.preview = preview
       swap(&waiters, &record.waiters)
       return record.handler
     }
     for waiter in waiters.values { waiter.resume(returning: preview) }
-    handler?(preview)
+    // If it has been cancelled meanwhile, this shows nothing.
+    handler?.show(preview)
   }
 
   private func note(_ progress: TransferProgress) {
     let streams = record.withLock { record in
       record.lastProgress = progress
-      return record.progress
+      return record.progress.values
     }
     for stream in streams { stream.yield(progress) }
   }
@@ -184,12 +201,12 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
         let value = try decoder.decode(exchange.body, exchange.head)
         return .success(Response(value, exchange.head, source: outcome.source, attempts: outcome.attempts))
       } catch {
-        return .failure(.decoding(error, body: exchange.body.prefix(RequestError.bodyLimit)))
+        return .failure(.decoding(error, body: RequestError.kept(exchange.body)))
       }
     }
   }
 
-  private func settle(_ result: Outcome, reachesHandler: Bool) {
+  private func settle(_ result: Outcome, reachesHandler: Bool, isCancelled: Bool = false) {
     var former = Record()
     let isFirst = record.withLock { record in
       guard !record.isSettled else { return false }
@@ -204,8 +221,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     former.run?.cancel()
     client.unregister(ObjectIdentifier(self), of: lifetime.id)
     for waiter in former.waiters.values { waiter.resume(returning: result) }
-    for stream in former.progress { stream.finish() }
-    if reachesHandler { former.handler?(result) }
+    for stream in former.progress.values { stream.finish() }
+    if reachesHandler { former.handler?.finish(result, dropsPreviews: isCancelled) }
   }
 
   // MARK: Waiting

@@ -112,7 +112,7 @@ final class RequestRun: Sendable {
       var layout: TemporaryFile?
       if case .form(let form) = prepared.body {
         let file = try TemporaryFile()
-        try form.write(to: file.url)
+        try form.write(to: file.url, shouldStop: { !isWanted })
         prepared.body = .file(file.url)
         layout = file
       }
@@ -170,7 +170,7 @@ final class RequestRun: Sendable {
     }
   }
 
-  /// What touches files has no place on the queue of the timers.
+  /// What touches files has no place on the queue of the timers, nor on the threads of tasks, of which there are as many as processors.
   private func inBackground(_ body: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(execute: body) }
 
   // MARK: An attempt
@@ -199,11 +199,11 @@ final class RequestRun: Sendable {
         for interceptor in interceptors { urlRequest = try await interceptor.adapt(urlRequest) }
         urlRequest.httpBody = prepared.urlRequest.httpBody
         try Request.check(urlRequest)
-        transfer(Outgoing(urlRequest: urlRequest, body: prepared.body), attempt)
-      } catch let error as RequestError {
-        end(RunOutcome(result: .failure(error), attempts: attempt - 1))
+        let outgoing = Outgoing(urlRequest: urlRequest, body: prepared.body)
+        inBackground { self.transfer(outgoing, attempt) }
       } catch {
-        end(RunOutcome(result: .failure(.interceptor(error)), attempts: attempt - 1))
+        let error = error as? RequestError ?? .interceptor(error)
+        inBackground { self.end(RunOutcome(result: .failure(error), attempts: attempt - 1), isInBackground: true) }
       }
     }
     keep(task, attempt)
@@ -286,7 +286,7 @@ final class RequestRun: Sendable {
       for interceptor in interceptors where decision == .asUsual {
         decision = await interceptor.decision(after: error, head: outcome.head, attempt: attempt)
       }
-      follow(decision, outcome, after: error, attempt)
+      inBackground { [decision] in self.follow(decision, outcome, after: error, attempt) }
     }
     keep(task, attempt)
   }
@@ -304,7 +304,11 @@ final class RequestRun: Sendable {
     guard let delay else { return end(outcome) }
     let isInTime = state.withLock { state -> Bool? in
       guard case .deciding = state.phase, state.attempt == attempt else { return nil }
-      if let deadline = state.deadline, ContinuousClock.now + delay >= deadline { return false }
+      if let deadline = state.deadline {
+        if ContinuousClock.now + delay >= deadline { return false }
+      } else if decision == .asUsual, delay > request.retry.longestDelay(within: request.timeout) {
+        return false
+      }
       state.phase = .waiting(nil)
       return true
     }
@@ -342,11 +346,11 @@ final class RequestRun: Sendable {
     }
   }
 
-  private func timeOutInBackground() { inBackground { self.timeOut() } }
+  private func timeOutInBackground(_ error: RequestError = .timedOut) { inBackground { self.timeOut(error) } }
 
-  private func timeOut() {
+  private func timeOut(_ error: RequestError) {
     let (head, attempts) = state.withLock { ($0.head, $0.attempt) }
-    end(RunOutcome(result: .failure(.timedOut), head: head, attempts: attempts))
+    end(RunOutcome(result: .failure(error), head: head, attempts: attempts))
   }
 
   private func idleTimer(after delay: Duration) -> OneShotTimer {
@@ -372,7 +376,7 @@ final class RequestRun: Sendable {
       return false
     }
     withExtendedLifetime(former) {}
-    if isIdle { timeOutInBackground() }
+    if isIdle { timeOutInBackground(download?.stallFailure ?? .timedOut) }
   }
 }
 
@@ -381,6 +385,8 @@ extension RequestRun: TransferSubscriber {
     if state.withLock({ if case .over = $0.phase { true } else { false } }) { return false }
     return stillMatters()
   }
+
+  var acceptedStatus: Range<Int> { request.acceptedStatus }
 
   func transferDidBegin(attempt: Int) { startClocks() }
 
@@ -409,8 +415,8 @@ extension RequestRun: TransferSubscriber {
       return true
     }
     guard isNext else { return }
-    // The task has come to its end, whatever the answer says.
-    if let session, case .success = result { client.downloadSessions.giveBack(session) }
+    // The task has come to its end, whatever the answer says. That of an answer that was cut was cancelled.
+    if let session, case .success(let exchange) = result, !exchange.isCut { client.downloadSessions.giveBack(session) }
     guard let failure else { return end(outcome) }
     // What had come earlier was of something else, and has been let go of: no failure of the server's.
     if download?.takeStartsOver() == true { return follow(.retry, outcome, after: failure, attempt) }
@@ -427,7 +433,7 @@ extension RequestRun: TransferSubscriber {
     // Of a download, a part that was asked for, and nothing that is no file.
     let isAccepted = request.acceptedStatus.contains(head.status)
     guard download == nil ? isAccepted : head.status == 206 || isAccepted && (200..<300).contains(head.status) else {
-      throw .status(head.status, body: exchange.body.prefix(RequestError.bodyLimit))
+      throw .status(head.status, body: RequestError.kept(exchange.body))
     }
     plan?.store(exchange)
     return outcome

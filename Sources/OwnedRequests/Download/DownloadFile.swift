@@ -7,6 +7,7 @@ import Foundation
 /// The files of a download: `NAME.part`, which grows, and beside it `NAME.part.info`, which says what it is a part of.
 ///
 /// Protocol:
+/// - Neither is opened through a symbolic link.
 /// - The info file is locked (`flock`) from `acquire` to `letGo`. A second download to the same place can't open it.
 /// - The part is a beginning of what the info names, if address and strong validator are the same. Anything else starts over.
 /// - Starting over first empties the part and then writes the info. A kill in between leaves an empty part, which promises nothing.
@@ -18,6 +19,8 @@ import Foundation
 /// - Whoever leaves last through a shut door closes the files: `letGo` itself if nobody is inside, otherwise the call under way.
 /// - So the lock on the info file outlasts a write that is under way.
 /// - A transfer that can be gone on with is cut off when the disk stalls; the next attempt begins once what had come is written.
+/// - Where the next attempt had to throw away what had come, none is cut off any more: the server knows no ranges, or its content
+///   changes. Its session is held back as long as the disk stalls, and fails when that takes longer than a silence may.
 final class DownloadFile: Sendable {
   struct Info: Codable, Equatable {
     var url: String
@@ -48,6 +51,10 @@ final class DownloadFile: Sendable {
     var canGoOn = false
     /// The transfer was cut off because the disk stalled.
     var wasCut = false
+    /// One before it was.
+    var hasBeenCut = false
+    /// What had come until then was thrown away.
+    var cutsAreInVain = false
 
     /// - Returns: true to whoever has to close the files.
     mutating func closes() -> Bool {
@@ -62,6 +69,8 @@ final class DownloadFile: Sendable {
   private let acceptedStatus: Range<Int>
   /// For tests: called before each piece is written.
   private let willWrite: (@Sendable () -> Void)?
+  /// For tests: called before each piece of a part that was there is read.
+  private let willRead: (@Sendable () -> Void)?
   private let state = Guarded(State())
   private let door = Guarded(Door())
 
@@ -69,12 +78,14 @@ final class DownloadFile: Sendable {
   private var infoPath: String { target.path + ".part.info" }
 
   init(
-    _ target: URL, _ expectation: DownloadExpectation, acceptedStatus: Range<Int> = 200..<300, willWrite: (@Sendable () -> Void)? = nil
+    _ target: URL, _ expectation: DownloadExpectation, acceptedStatus: Range<Int> = 200..<300, willWrite: (@Sendable () -> Void)? = nil,
+    willRead: (@Sendable () -> Void)? = nil
   ) {
     self.target = target
     self.acceptedStatus = acceptedStatus
     self.expectation = expectation
     self.willWrite = willWrite
+    self.willRead = willRead
   }
 
   deinit { letGo() }
@@ -108,17 +119,20 @@ final class DownloadFile: Sendable {
     }
     return try access { state throws(RequestError) in
       guard try lockInfo(&state) else { return false }
-      state.partFile = open(partPath, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
-      guard state.partFile >= 0 else { throw .lastFailure(to: "open", partPath) }
+      state.partFile = open(partPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
+      guard state.partFile >= 0 else { throw openFailure(partPath) }
       state.info = readInfo(&state)
       return true
     }
   }
 
+  /// A link is not followed: what it leads to is no part of a download.
+  private func openFailure(_ path: String) -> RequestError { .lastFailure(to: errno == ELOOP ? "follow the symbolic link" : "open", path) }
+
   private func lockInfo(_ state: inout State) throws(RequestError) -> Bool {
     while true {
-      let file = open(infoPath, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
-      guard file >= 0 else { throw .lastFailure(to: "open", infoPath) }
+      let file = open(infoPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
+      guard file >= 0 else { throw openFailure(infoPath) }
       guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
         let code = errno
         close(file)
@@ -154,6 +168,8 @@ final class DownloadFile: Sendable {
         if isEmpty || state.isWhole { unlink(infoPath) }
         close(state.partFile)
       }
+      // Nothing was said of a part that could not be opened.
+      if state.partFile < 0, state.infoFile >= 0, lseek(state.infoFile, 0, SEEK_END) == 0 { unlink(infoPath) }
       state.partFile = -1
       if state.infoFile >= 0 { close(state.infoFile) }
       state.infoFile = -1
@@ -213,6 +229,9 @@ final class DownloadFile: Sendable {
 
   private func startOver(_ state: inout State) throws(RequestError) {
     guard ftruncate(state.partFile, 0) == 0 else { throw .lastFailure(to: "empty", partPath) }
+    if state.offset > 0 {
+      door.withLock { if $0.hasBeenCut { $0.cutsAreInVain = true } }
+    }
     state.offset = 0
     state.asked = 0
     state.hasher = expectation.sha256 == nil ? nil : SHA256()
@@ -225,6 +244,8 @@ final class DownloadFile: Sendable {
     var buffer = [UInt8](repeating: 0, count: 1 << 18)
     var offset: Int64 = 0
     while offset < size {
+      willRead?()
+      guard !door.withLock({ $0.isShut }) else { throw .cancelled(.requested) }
       let count = pread(state.partFile, &buffer, buffer.count, off_t(offset))
       guard count > 0 else { throw .lastFailure(to: "read", partPath) }
       buffer.withUnsafeBytes { hasher.update(UnsafeRawBufferPointer(rebasing: $0.prefix(count))) }
@@ -276,7 +297,7 @@ extension DownloadFile: TransferSink {
         // Bytes that were compressed on the way can't be counted from.
         let tag = head.headers["Content-Encoding"] == nil ? head.headers["ETag"].flatMap { $0.hasPrefix("W/") ? nil : $0 } : nil
         try writeInfo(Info(url: state.url, validator: tag, length: head.contentLength), &state)
-        door.withLock { $0.canGoOn = tag != nil }
+        door.withLock { $0.canGoOn = tag != nil && !$0.cutsAreInVain }
         if let length = head.contentLength, let expected = expectation.length, length != expected {
           throw .unexpectedContent("\(target.lastPathComponent) has \(length) bytes on the server, not the \(expected) expected")
         }
@@ -294,7 +315,7 @@ extension DownloadFile: TransferSink {
         }
         // A first answer without a length is no reason to take a part for the whole.
         if length == nil { state.info?.length = range.total }
-        door.withLock { $0.canGoOn = true }
+        door.withLock { $0.canGoOn = !$0.cutsAreInVain }
         return true
       default: return false
       }
@@ -312,10 +333,11 @@ extension DownloadFile: TransferSink {
         }
         if count < 0, errno == EINTR { continue }
         guard count > 0 else { throw .lastFailure(to: "write", partPath) }
+        // Each piece as it reaches the file: a write that fails later leaves it there.
+        state.hasher?.update(data.dropFirst(written).prefix(count))
         written += count
         state.offset += Int64(count)
       }
-      state.hasher?.update(data)
     }
   }
 
@@ -339,9 +361,18 @@ extension DownloadFile: TransferSink {
 
   func isStalled() -> Bool {
     door.withLock { door in
-      if door.canGoOn, !door.isShut { door.wasCut = true }
+      if door.canGoOn, !door.isShut {
+        door.wasCut = true
+        door.hasBeenCut = true
+      }
       return door.wasCut
     }
+  }
+
+  /// What is to be said of a silence: a write that is under way is the reason. Doesn't wait for it.
+  var stallFailure: RequestError? {
+    let isInside = door.withLock { $0.inside > 0 }
+    return isInside ? .fileSystem(FileFailure(action: "write", path: partPath, code: ETIMEDOUT)) : nil
   }
 
   private func complaint(_ state: inout State) -> String? {

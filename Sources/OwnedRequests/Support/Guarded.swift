@@ -1,9 +1,18 @@
-import Foundation
+#if OWNED_OPERATIONS_MODEL
+  @testable import OwnedOperations
+#else
+  import Foundation
+#endif
 
 /// State behind a lock that ThreadSanitizer sees. No code of the user's runs under it, no deinit included: replaced values are handed
 /// out and go outside.
 final class Guarded<State>: @unchecked Sendable {  // `state` is touched under `lock` only
-  private let lock = NSLock()
+  #if OWNED_OPERATIONS_MODEL
+    // One that the model checker knows.
+    private let lock = Lock()
+  #else
+    private let lock = NSLock()
+  #endif
   private var state: State
 
   init(_ state: State) { self.state = state }

@@ -5,15 +5,18 @@ import Foundation
 /// Protocol, all under one lock:
 /// - A ticket goes outside ──▶ waiting ──▶ granted ──▶ over, and from each of them to over. Over is for good.
 /// - `line.underWay` counts the granted tickets of the host. None is granted while it has reached the limit.
-/// - Grants run after the lock is let go, once each, on the thread that made room.
-/// - A ticket that is over stays in its line, without its closure, until it is reached or half of the line is such.
+/// - Grants run after the lock is let go, once each: they begin requests of others, and may take long.
+/// - Who ends by itself, or has just entered, runs them at once: no request is held up by a change of threads.
+/// - Who is told to stop, or changes a setting, is somebody's call. Grants run on `turns` then, in their order.
+/// - A ticket that is over, or was raised to another level, stays in its line until it is reached or half of the line is such.
+/// - `level` only becomes more urgent. So a ticket is never twice in the line of one level.
 final class HostLimits: Sendable {
   /// A turn, or the wait for one. Whoever asked for it has to `release()` it, whatever has become of it.
   final class Ticket: @unchecked Sendable {  // all but constants is guarded by the limits' lock
     fileprivate enum Phase { case outside, waiting, granted, over }
 
     fileprivate let host: String
-    fileprivate let level: Int
+    fileprivate var level: Int
     fileprivate let limits: HostLimits
     fileprivate var phase = Phase.outside
     fileprivate var grant: (@Sendable () -> Void)?
@@ -28,14 +31,18 @@ final class HostLimits: Sendable {
     /// Gets in line. Calls `grant` as soon as there is room, perhaps before this returns. Amortised constant time.
     func enter() { limits.enter(self) }
 
+    /// Moves it to the end of those with this priority, if that is more urgent than its own.
+    func raise(to priority: Operation.QueuePriority) { limits.raise(self, to: HostLimits.level(of: priority)) }
+
     /// Gives the turn back, or stops waiting for it. Does nothing the second time.
-    func release() { limits.release(self) }
+    /// - Parameter grantsHere: false where the thread is not to begin what others have asked for.
+    func release(grantsHere: Bool = true) { limits.release(self, grantsHere) }
   }
 
   private struct Line {
     var underWay = 0
     /// By priority, the most urgent first.
-    var waiting: [TicketQueue] = Array(repeating: TicketQueue(), count: 5)
+    var waiting: [TicketQueue] = (0..<5).map { TicketQueue(level: $0) }
 
     mutating func next() -> Ticket? {
       for level in waiting.indices {
@@ -53,8 +60,17 @@ final class HostLimits: Sendable {
   }
 
   private let state: Guarded<State>
+  /// Runs blocks one after the other, on no thread of the caller's.
+  private let turns: Turns
 
-  init(limit: Int) { state = Guarded(State(limit: limit)) }
+  typealias Turns = @Sendable (_ block: @escaping @Sendable () -> Void) -> Void
+
+  /// - Parameter turns: by default a queue; for the model checker.
+  init(limit: Int, turns: Turns? = nil) {
+    state = Guarded(State(limit: limit))
+    let queue = DispatchQueue(label: "OwnedRequests.turns", qos: .userInitiated)
+    self.turns = turns ?? { queue.async(execute: $0) }
+  }
 
   var limit: Int {
     get { state.withLock { $0.limit } }
@@ -63,6 +79,13 @@ final class HostLimits: Sendable {
         state.limit = newValue
         return state.lines.keys.flatMap { Self.grants(for: $0, &state) }
       }
+      runElsewhere(grants)
+    }
+  }
+
+  private func runElsewhere(_ grants: [@Sendable () -> Void]) {
+    guard !grants.isEmpty else { return }
+    turns {
       for grant in grants { grant() }
     }
   }
@@ -82,7 +105,18 @@ final class HostLimits: Sendable {
     for grant in grants { grant() }
   }
 
-  private func release(_ ticket: Ticket) {
+  private func raise(_ ticket: Ticket, to level: Int) {
+    state.withLock { state in
+      guard level < ticket.level else { return }
+      let former = ticket.level
+      ticket.level = level
+      guard ticket.phase == .waiting else { return }
+      state.lines[ticket.host]?.waiting[former].noteGone()
+      state.lines[ticket.host]?.waiting[level].append(ticket)
+    }
+  }
+
+  private func release(_ ticket: Ticket, _ grantsHere: Bool) {
     var unused: (@Sendable () -> Void)?
     let grants = state.withLock { state -> [@Sendable () -> Void] in
       let phase = ticket.phase
@@ -101,6 +135,7 @@ final class HostLimits: Sendable {
         return Self.grants(for: ticket.host, &state)
       }
     }
+    guard grantsHere else { return runElsewhere(grants) }
     for grant in grants { grant() }
   }
 
@@ -112,7 +147,7 @@ final class HostLimits: Sendable {
       state.pauses -= 1
       return state.lines.keys.flatMap { Self.grants(for: $0, &state) }
     }
-    for grant in grants { grant() }
+    runElsewhere(grants)
   }
 
   private static func grants(for host: String, _ state: inout State) -> [@Sendable () -> Void] {
@@ -128,7 +163,7 @@ final class HostLimits: Sendable {
     return grants
   }
 
-  private static func level(of priority: Operation.QueuePriority) -> Int {
+  static func level(of priority: Operation.QueuePriority) -> Int {
     switch priority {
     case .veryHigh: 0
     case .high: 1
@@ -138,13 +173,18 @@ final class HostLimits: Sendable {
     }
   }
 
-  /// First in, first out, with holes where tickets are over.
+  /// First in, first out, with holes where tickets are over or were raised.
   private struct TicketQueue {
+    let level: Int
     private var tickets: [Ticket] = []
     private var head = 0
     private var gone = 0
 
     var isEmpty: Bool { head == tickets.count }
+
+    init(level: Int) { self.level = level }
+
+    private func isWaiting(_ ticket: Ticket) -> Bool { ticket.phase == .waiting && ticket.level == level }
 
     mutating func append(_ ticket: Ticket) { tickets.append(ticket) }
 
@@ -152,12 +192,13 @@ final class HostLimits: Sendable {
       while head < tickets.count {
         let ticket = tickets[head]
         head += 1
-        if ticket.phase == .over { gone -= 1 }
+        let isWaiting = self.isWaiting(ticket)
+        if !isWaiting { gone -= 1 }
         if head > 64, head > tickets.count / 2 {
           tickets.removeFirst(head)
           head = 0
         }
-        if ticket.phase == .waiting { return ticket }
+        if isWaiting { return ticket }
       }
       tickets = []
       head = 0
@@ -167,7 +208,7 @@ final class HostLimits: Sendable {
     mutating func noteGone() {
       gone += 1
       guard gone > 64, gone > (tickets.count - head) / 2 else { return }
-      tickets = tickets[head...].filter { $0.phase == .waiting }
+      tickets = tickets[head...].filter(isWaiting)
       head = 0
       gone = 0
     }

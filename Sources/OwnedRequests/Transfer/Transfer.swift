@@ -8,12 +8,16 @@ import Foundation
 struct Exchange: Sendable {
   var head: ResponseHead
   var body: Data
+  /// It was an error to all who asked, and longer than errors keep: the rest was not waited for.
+  var isCut = false
 }
 
 /// Somebody who waits for a transfer. No call comes after the end, or after unsubscribing, but for one that is under way.
 protocol TransferSubscriber: AnyObject, Sendable {
   /// False once it is about to unsubscribe: nothing is sent for it any more. Any thread, outside locks.
   var isWanted: Bool { get }
+  /// Of other answers the beginning will do. Constant: read under the transfer's lock.
+  var acceptedStatus: Range<Int> { get }
   /// The host's limit has let the transfer begin; or go on, after a redirect.
   func transferDidBegin(attempt: Int)
   func transferDidProgress(_ progress: TransferProgress, attempt: Int)
@@ -50,6 +54,8 @@ final class Transfer: Sendable {
 
   private struct State {
     var outgoing: Outgoing
+    /// The most urgent one of its askers, those that have left included.
+    var priority: Operation.QueuePriority
     var phase = Phase.waiting
     var ticket: HostLimits.Ticket?
     var task: SessionTask?
@@ -74,7 +80,6 @@ final class Transfer: Sendable {
   private let state: Guarded<State>
   private let session: TransferSession
   private let limits: HostLimits
-  private let priority: Operation.QueuePriority
   private let sink: (any TransferSink)?
   private let whenOver: @Sendable (Transfer) -> Void
 
@@ -82,10 +87,9 @@ final class Transfer: Sendable {
     _ outgoing: Outgoing, session: TransferSession, limits: HostLimits, priority: Operation.QueuePriority, sink: (any TransferSink)?,
     whenOver: @escaping @Sendable (Transfer) -> Void
   ) {
-    state = Guarded(State(outgoing: outgoing))
+    state = Guarded(State(outgoing: outgoing, priority: priority))
     self.session = session
     self.limits = limits
-    self.priority = priority
     self.sink = sink
     self.whenOver = whenOver
   }
@@ -103,6 +107,15 @@ final class Transfer: Sendable {
     }
   }
 
+  /// Somebody has joined to whom it is as urgent as this: it moves forward in line, if that is more urgent than it was.
+  func raise(to priority: Operation.QueuePriority) {
+    let ticket = state.withLock { state in
+      if priority.rawValue > state.priority.rawValue { state.priority = priority }
+      return state.ticket
+    }
+    ticket?.raise(to: priority)
+  }
+
   /// The last one to leave stops the transfer.
   func unsubscribe(_ id: Int) {
     var left: Subscription?
@@ -114,7 +127,7 @@ final class Transfer: Sendable {
     }
     guard let remains else { return }
     remains.task?.cancel()
-    remains.ticket?.release()
+    remains.ticket?.release(grantsHere: false)
     whenOver(self)
   }
 
@@ -131,13 +144,18 @@ final class Transfer: Sendable {
 
   /// Gets in line for the host.
   func begin() {
-    guard let url = state.withLock({ $0.outgoing.urlRequest.url }) else { return }
+    let (url, priority) = state.withLock { ($0.outgoing.urlRequest.url, $0.priority) }
+    guard let url else { return }
     let ticket = limits.ticket(host: Redirects.origin(of: url), priority: priority) { [self] in start() }
-    let isOver = state.withLock { state in
-      if state.phase != .over { state.ticket = ticket }
-      return state.phase == .over
+    let present = state.withLock { state -> Operation.QueuePriority? in
+      guard state.phase != .over else { return nil }
+      state.ticket = ticket
+      return state.priority
     }
-    if isOver { ticket.release() } else { ticket.enter() }
+    guard let present else { return ticket.release(grantsHere: false) }
+    // It may have been raised before it had the ticket.
+    ticket.raise(to: present)
+    ticket.enter()
   }
 
   /// Whether somebody still wants it. Otherwise it is over now: an owner's requests are told of its end one after the other, and must not
@@ -154,7 +172,8 @@ final class Transfer: Sendable {
         return Self.close(&state)
       }
       if let remains {
-        remains.ticket?.release()
+        // Called by a grant: one inside of the other would be as deep as the line is long.
+        remains.ticket?.release(grantsHere: false)
         whenOver(self)
         return false
       }
@@ -191,6 +210,10 @@ final class Transfer: Sendable {
     let remains = state.withLock { state in state.phase == .over ? nil : Self.close(&state) }
     guard let remains else { return }
     if case .failure = result { remains.task?.cancel() }
+    announce(result, to: remains)
+  }
+
+  private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains) {
     remains.ticket?.release()
     whenOver(self)
     for subscription in remains.subscriptions { subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt) }
@@ -228,14 +251,30 @@ extension Transfer: SessionTaskReceiver {
     announceProgress { $0.bytesToReceive = head.contentLength }
   }
 
+  /// To all who wait for it. Of a download it is one if it doesn't go to the file.
+  private func isError(_ head: ResponseHead, _ state: State) -> Bool {
+    if sink != nil { return true }
+    return state.subscriptions.values.allSatisfy { !$0.subscriber.acceptedStatus.contains(head.status) }
+  }
+
   func taskDidReceive(_ data: Data) {
     var writes = false
+    var cut: (exchange: Exchange, remains: Remains)?
     let counts = state.withLock { state in
       guard state.redirect == nil, state.phase != .over else { return false }
       writes = state.usesSink
-      // What goes to a file is kept there; of an error's body on the way to a file, so much as the error keeps.
-      if !writes, sink == nil || state.body.count < RequestError.bodyLimit { state.body.append(data) }
-      return true
+      // What goes to a file is kept there.
+      guard !writes else { return true }
+      state.body.append(data)
+      // In one step with the end: who joins later, and may accept it, has a transfer of its own.
+      if state.body.count > RequestError.bodyLimit, let head = state.head, isError(head, state) {
+        cut = (Exchange(head: head, body: RequestError.kept(state.body), isCut: true), Self.close(&state))
+      }
+      return cut == nil
+    }
+    if let cut {
+      cut.remains.task?.cancel()
+      announce(.success(cut.exchange), to: cut.remains)
     }
     guard counts else { return }
     if writes, let sink {

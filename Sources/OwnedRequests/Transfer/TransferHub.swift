@@ -39,7 +39,7 @@ final class TransferHub: Sendable {
     func leave() { transfer.unsubscribe(id) }
   }
 
-  /// Begins a transfer, or joins one that is under way.
+  /// Begins a transfer, or joins one that is in line or under way.
   /// - Parameters:
   ///   - key: nil if the transfer is for this subscriber alone.
   ///   - session: the transfer's own; by default the client's.
@@ -70,7 +70,7 @@ final class TransferHub: Sendable {
       return (Place(transfer: transfer, id: id), false)
     }
     guard let (place, hasBegun) = joined else { return nil }
-    if isNew { place.transfer.begin() }
+    if isNew { place.transfer.begin() } else { place.transfer.raise(to: priority) }
     if hasBegun { subscriber.transferDidBegin(attempt: attempt) }
     return place
   }

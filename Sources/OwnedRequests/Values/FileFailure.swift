@@ -10,7 +10,11 @@ public struct FileFailure: Error, Sendable, CustomStringConvertible {
   public let code: Int32
 
   /// What could not be done, with which file, and the system's reason.
-  public var description: String { "can't \(action) \(path): \(String(cString: strerror(code)))" }
+  public var description: String {
+    // The system would speak of a connection.
+    let reason = code == ETIMEDOUT ? "the disk has not answered for too long" : String(cString: strerror(code))
+    return "can't \(action) \(path): \(reason)"
+  }
 }
 
 extension RequestError {

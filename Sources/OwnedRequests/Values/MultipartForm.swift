@@ -10,7 +10,8 @@ import Foundation
 /// ```
 ///
 /// Files are measured when they are appended and read when the form is sent, in pieces. One that has changed its length meanwhile is an
-/// error.
+/// error. A form with files is laid out in a temporary file first, because servers want its length beforehand. Only the user may read
+/// that file. It goes when the request is over; one of a process that is killed stays.
 public struct MultipartForm: Sendable {
   enum Content: Sendable {
     case data(Data)
@@ -112,17 +113,19 @@ public struct MultipartForm: Sendable {
   }
 
   /// Writes the form to a file, which has to exist, in pieces.
-  func write(to file: URL) throws(RequestError) {
+  /// - Parameter shouldStop: asked before each piece. What was written so far is left there.
+  func write(to file: URL, shouldStop: () -> Bool = { false }) throws(RequestError) {
     do {
       let output = try FileHandle(forWritingTo: file)
       defer { try? output.close() }
       for (index, part) in parts.enumerated() {
+        if shouldStop() { throw RequestError.cancelled(.requested) }
         try output.write(contentsOf: start(of: index))
         try output.write(contentsOf: part.header)
         switch part.content {
         case .data(let data): try output.write(contentsOf: data)
         case .file(let url):
-          guard try Self.copy(url, to: output) == part.length else { throw changed(part, url) }
+          guard try Self.copy(url, to: output, shouldStop) == part.length else { throw changed(part, url) }
         }
       }
       try output.write(contentsOf: end)
@@ -135,13 +138,14 @@ public struct MultipartForm: Sendable {
 
   private static let piece = 256 * 1024
 
-  private static func copy(_ url: URL, to output: FileHandle) throws -> Int64 {
+  private static func copy(_ url: URL, to output: FileHandle, _ shouldStop: () -> Bool) throws -> Int64 {
     let input = try FileHandle(forReadingFrom: url)
     defer { try? input.close() }
     var length: Int64 = 0
     while let data = try input.read(upToCount: piece), !data.isEmpty {
       try output.write(contentsOf: data)
       length += Int64(data.count)
+      if shouldStop() { throw RequestError.cancelled(.requested) }
     }
     return length
   }

@@ -31,7 +31,7 @@ public enum RequestError: Error, Sendable {
   /// The answer is not what the decoder expects. The body is the answer, up to ``RequestError/bodyLimit`` bytes; for status and
   /// headers see ``RequestOperation/head``.
   case decoding(any Error, body: Data)
-  /// A file could not be read or written.
+  /// A file could not be read or written; or, of a download, the disk did not answer for so long as no byte may come.
   case fileSystem(any Error)
   /// The request was cancelled.
   case cancelled(CancellationReason)
@@ -40,8 +40,12 @@ public enum RequestError: Error, Sendable {
   /// What was downloaded is not what was expected: its length, its checksum, or the part of it that the server sent.
   case unexpectedContent(String)
 
-  /// How many bytes of an answer an error keeps: one mebibyte.
+  /// How many bytes of an answer an error keeps: one mebibyte. What a server sends beyond that with a status that nobody accepts is not
+  /// waited for: the request is over, and its connection is closed.
   public static let bodyLimit = 1 << 20
+
+  /// So much of a body as an error keeps, without what holds the rest in memory.
+  static func kept(_ body: Data) -> Data { body.count <= bodyLimit ? body : Data(body.prefix(bodyLimit)) }
 }
 
 extension RequestError: CustomStringConvertible {
@@ -52,12 +56,14 @@ extension RequestError: CustomStringConvertible {
     case .invalidParameters(let explanation): explanation
     case .transport(let error): "the connection failed: \(error.localizedDescription) (URLError \(error.errorCode))"
     case .timedOut: "the request timed out"
-    case .status(let status, let body): "the server answered with status \(status) and \(body.count) bytes"
-    case .decoding(let error, let body): "the answer of \(body.count) bytes can't be decoded: \(error)"
+    case .status(let status, let body): "the server answered with status \(status) and \(Self.length(of: body))"
+    case .decoding(let error, let body): "the answer of \(Self.length(of: body)) can't be decoded: \(error)"
     case .fileSystem(let error): "a file can't be read or written: \(error)"
     case .cancelled(let reason): "the request was cancelled: \(reason)"
     case .interceptor(let error): "an interceptor refused the request: \(error)"
     case .unexpectedContent(let explanation): explanation
     }
   }
+
+  private static func length(of body: Data) -> String { body.count < bodyLimit ? "\(body.count) bytes" : "\(bodyLimit) bytes or more" }
 }

@@ -8,7 +8,8 @@ import Foundation
 ///
 /// Only methods that may be repeated are (GET, HEAD, PUT, DELETE, OPTIONS), after errors of the transport and after the answers 408, 429
 /// and 5xx. A `Retry-After` of the server's is waited for; where that is longer than the request has time, it fails at once with what
-/// the server said.
+/// the server said. What has no limit of time (downloads, and uploads of files) waits for 60 s at most, or the policy's `cap` if that is
+/// longer.
 public enum RetryPolicy: Sendable, Hashable {
   /// Once is enough.
   case none
@@ -31,6 +32,12 @@ extension RetryPolicy {
     let delay = Duration.seconds(min(max(growth, 0), cap.inSeconds) * (0.5 + randomness / 2))
     guard let asked = head?.headers["Retry-After"].flatMap({ RetryAfter.delay($0, now: now) }) else { return delay }
     return max(delay, asked)
+  }
+
+  /// How long what has no limit of time waits, whatever the server asks for.
+  func longestDelay(within usual: Duration) -> Duration {
+    guard case .exponential(_, _, let cap) = self else { return usual }
+    return max(usual, cap)
   }
 
   private static func isTransient(_ error: RequestError) -> Bool {

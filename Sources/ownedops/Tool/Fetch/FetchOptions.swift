@@ -44,6 +44,9 @@ struct FetchOptions: Sendable {
       is the same (a strong ETag). What is there already is kept, and its sha256 checked if there is one. Files of the same name are told
       apart by a number: a.iso, a.1.iso. A name never leads out of DIR.
 
+      With --content-disposition a file that was renamed is fetched again by the next run: only the answer tells what it is called, and no
+      record is left of earlier ones. It keeps the name in its URL then, and nothing is replaced. Use out= for what is fetched repeatedly.
+
       Ctrl-C ends the owners and leaves what has come; once more ends at once.
 
       Exit status: 0 all is there; 1 some failed or were cancelled, or output or pictures could not be written; 2 bad input, nothing was

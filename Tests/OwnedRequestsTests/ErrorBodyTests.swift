@@ -1,0 +1,63 @@
+import Foundation
+import OwnedOperations
+import Testing
+
+@testable import OwnedRequests
+
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
+/// Of an error so much is kept as errors keep, and the rest is not waited for.
+@Suite(.enabled(if: LoopbackServer.isThere), .serialized) struct ErrorBodyTests {
+  private let server = LoopbackServer.shared!
+  private let directory: TemporaryDirectory
+
+  init() throws { directory = try TemporaryDirectory() }
+
+  private func expectError(_ operation: RequestOperation<some Any>, _ id: String) async throws {
+    #expect(try await soon { operation.isFinished })
+    guard case .failure(.status(500, let body))? = operation.result else {
+      Issue.record("\(String(describing: operation.result))")
+      return operation.cancel()
+    }
+    #expect(body.count == RequestError.bodyLimit && body.startIndex == 0)
+    try await server.reaches(.closed, of: id, 1)
+  }
+
+  @Test func aLongErrorIsToldAtTheLimit() async throws {
+    // With a pause: on Linux, a session that is flooded hears late of what is cancelled.
+    var request = Request(.get, "flood?id=error-body&status=500&enough=4000000")
+    request.timeout = .seconds(2)
+    try await expectError(server.client().send(request, lifetime: .process, decoding: .data) { _ in }, "error-body")
+  }
+
+  @Test func aDownloadsErrorWithoutEndIsToldAtTheLimit() async throws {
+    var request = Request(.get, "flood?id=error-body-download&status=500")
+    request.timeout = .seconds(2)
+    let target = directory.url.appendingPathComponent("file")
+    let client = server.client()
+    try await expectError(client.download(request, to: target, lifetime: .process), "error-body-download")
+    // The session of the one that was stopped is nobody else's.
+    _ = try await client.download(Request(.get, "bytes?length=100000"), to: target, lifetime: .process).value
+    #expect(try Data(contentsOf: target).count == 100_000)
+  }
+
+  @Test func whoAcceptsTheStatusGetsItsWholeBody() async throws {
+    let length = RequestError.bodyLimit * 3
+    let server = server
+    var strict = Request(.get, "bytes?id=error-shared&length=\(length)")
+    strict.acceptedStatus = 201..<202
+    var lenient = strict
+    lenient.acceptedStatus = 100..<600
+    let client = server.client()
+    async let refused = failure { [strict] in _ = try await client.response(to: strict, lifetime: .process, decoding: .data) }
+    async let accepted = client.response(to: lenient, lifetime: .process, decoding: .data)
+    #expect(try await accepted.value.count == length)
+    guard case .status(200, let body)? = await refused else {
+      Issue.record("no error")
+      return
+    }
+    #expect(body.count == RequestError.bodyLimit)
+  }
+}
