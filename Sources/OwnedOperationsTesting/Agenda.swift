@@ -60,21 +60,17 @@ struct Agenda {
     later.insert((deadline, call), at: low)
   }
 
-  /// Whether a call is due by then.
-  mutating func isDue(_ time: Duration) -> Bool { nextDeadline.map { $0 <= time } ?? false }
+  var nextCall: (deadline: Duration, call: DrivenCall)? { later.last }
 
-  /// Of what is still wanted.
-  var nextDeadline: Duration? {
-    mutating get {
-      while let last = later.last, !last.call.isPending { later.removeLast() }
-      return later.last?.deadline
-    }
+  /// The one that comes next, or close behind. The caller holds it.
+  mutating func remove(_ call: DrivenCall) {
+    if let place = later.lastIndex(where: { $0.call === call }) { later.remove(at: place) }
   }
 
-  mutating func takeDue(_ time: Duration) -> [DrivenCall] {
-    var due: [DrivenCall] = []
-    while isDue(time), let (_, call) = later.popLast() { due.append(call) }
-    return due
+  mutating func takeCall(dueAt time: Duration) -> DrivenCall? {
+    guard let next = later.last, next.deadline <= time else { return nil }
+    later.removeLast()
+    return next.call
   }
 }
 

@@ -20,7 +20,7 @@ import OwnedOperations
 /// ``advance(by:limit:)`` moves the clock as well. It runs on the thread that asks, one piece at a time. The rest is as in any queue: the
 /// same scheduler decides what may begin, by priorities, limits, barriers, dependencies, suspensions and owners that end.
 ///
-/// Asynchronous bodies run step by step between other work: those of ``OwnedAsyncOperation``, ``OwnedResultOperation``,
+/// Asynchronous bodies run step by step between other work: those of `OwnedAsyncOperation`, `OwnedResultOperation`,
 /// `queue.run(owner:)` and `lifetime.task(on: queue)`. So do tasks that prefer this executor, and a test's own calls are made in one:
 ///
 /// ```swift
@@ -97,7 +97,9 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   /// Returns when the clock has been moved to the deadline.
   ///
   /// The task goes on where it ran: in a task of a virtual queue, as a step of ``runUntilIdle(limit:)``.
-  /// - Parameter tolerance: isn't needed: the clock stops at each deadline.
+  /// - Parameters:
+  ///   - deadline: when to go on. If it has passed, the task goes on when work is run next.
+  ///   - tolerance: isn't needed: the clock stops at each deadline.
   /// - Throws: `CancellationError` once the task is cancelled.
   public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
     let sleeper = Sleeper()
@@ -157,11 +159,11 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   /// - Complexity: linear in what there is.
   public var pending: [PendingWork] {
     BackgroundWork.settle()
-    let (queues, steps, calls) = locked { (self.queues.compactMap(\.queue), agenda.steps, agenda.calls.filter { $0.call.isPending }) }
+    let (queues, steps, calls) = locked { (self.queues.compactMap(\.queue), agenda.steps, agenda.calls) }
     let ready = Set(steps.compactMap(\.operation))
     var sleeping: [ObjectIdentifier: Instant] = [:]
     var pending: [PendingWork] = []
-    for (deadline, call) in calls {
+    for (deadline, call) in calls where call.isPending {
       let time = Instant(offset: deadline)
       switch call.kind {
       case .job(let queue, let owner): pending.append(PendingWork(.job, owner: owner, queue: queue, .delayed(until: time)))
@@ -225,27 +227,37 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
     while true {
       // What an owner's end takes away must not be there at one time, and gone at another, when the seed chooses.
       BackgroundWork.settle()
-      for call in locked({ agenda.takeDue(clock) }) { call.perform() }
+      while nextDeadlineIsDue, let call = locked({ agenda.takeCall(dueAt: clock) }) { call.perform() }
       let step = locked { agenda.takeNext { generator.next(upTo: $0) } }
       if let step {
         if case .ran(let name) = step.run(isNamed: isNamed) { return .some(name) }
       } else {
         for queue in locked({ queues.compactMap(\.queue) }) { queue.askUnannounced() }
+        lookAtWaits()
         guard hasSteps else { return nil }
       }
     }
   }
 
-  private var hasSteps: Bool { locked { !agenda.isEmpty || agenda.isDue(clock) } }
+  private var hasSteps: Bool { locked { !agenda.isEmpty } || nextDeadlineIsDue }
+
+  private var nextDeadlineIsDue: Bool { nextDeadline.map { $0 <= now.offset } ?? false }
+
+  /// Of what is still wanted: which is asked, and released, outside the lock.
+  private var nextDeadline: Duration? {
+    while let (deadline, call) = locked({ agenda.nextCall }) {
+      if call.isPending { return deadline }
+      locked { agenda.remove(call) }
+    }
+    return nil
+  }
 
   /// Moves the clock to the next deadline.
   /// - Returns: false if there is none until the target.
   private func moveClock(to target: Duration?) -> Bool {
-    locked {
-      guard let deadline = agenda.nextDeadline, target.map({ deadline <= $0 }) ?? true else { return false }
-      clock = max(clock, deadline)
-      return true
-    }
+    guard let deadline = nextDeadline, target.map({ deadline <= $0 }) ?? true else { return false }
+    locked { clock = max(clock, deadline) }
+    return true
   }
 
   private func outcome(of progress: Progress) -> Outcome {
@@ -289,10 +301,12 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   // MARK: For queues
 
   func register(_ queue: OwnerScopedQueue) {
-    locked {
-      queues.removeAll { $0.queue == nil }
-      queues.append(WeakQueue(queue: queue))
+    let alive = locked {
+      let alive = queues.compactMap(\.queue) + [queue]
+      queues = alive.map { WeakQueue(queue: $0) }
+      return alive
     }
+    withExtendedLifetime(alive) {}  // until here: none of them goes under the lock
   }
 
   private func add(_ step: AgendaStep) {

@@ -66,6 +66,45 @@ import Testing
     try await task.value
   }
 
+  @Test func aTaskMakesRoomForAnOperationThatIsAddedLater() {
+    let queue = OwnerScopedQueue(virtualTime: time, maxConcurrentOperationCount: 1)
+    let owner = OwnerLifetime()
+    let (far, near) = (OwnedBlockOperation(lifetime: owner) {}, OwnedBlockOperation(lifetime: owner) {})
+    for awaited in [near, far] {
+      owner.task(on: queue) { [log] in
+        await awaited.finished()
+        log.add("went on")
+      }
+    }
+    near.addDependency(far)
+    let elsewhere = OwnerScopedQueue(virtualTime: time)
+    elsewhere.addOperation(near)
+    time.runUntilIdle()
+    #expect(log.lines.isEmpty)
+    queue.addOperation(far)
+    time.runUntilIdle()
+    #expect(log.lines == ["went on", "went on"])
+  }
+
+  @Test func workIsHeldBackWhileOnlyItsOwnersBodyHoldsTheOwner() async throws {
+    let queue = OwnerScopedQueue(virtualTime: time)
+    var screen: Screen? = Screen(log)
+    weak let reference = screen
+    let task = queue.task(for: try #require(screen), until: time)
+    time.runUntilIdle()
+    if let screen { queue.async(owner: screen) { screen in screen.show("job") } }
+    screen = nil
+    time.runUntilIdle()
+    #expect(log.lines == ["begin"])
+    #expect(time.pending.contains { $0.reason == .ownerHeldBack })
+    let again = reference
+    time.runUntilIdle()
+    #expect(log.lines == ["begin", "job"])
+    time.advance(by: .seconds(1))
+    try await task.value
+    withExtendedLifetime(again) {}
+  }
+
   @Test func resultsComeThroughAsynchronousOperations() async throws {
     let queue = OwnerScopedQueue(virtualTime: time)
     let operation = OwnedResultOperation(lifetime: OwnerLifetime()) { [time] () async throws -> String in
@@ -129,5 +168,18 @@ import Testing
     #expect(await tasks[0].value)
     #expect(await !tasks[1].value)
     #expect(!slow.isAlive)
+  }
+}
+
+extension OwnerScopedQueue {
+  /// A body that holds the owner for a second, and whose caller doesn't.
+  fileprivate func task(for screen: Screen, until time: VirtualTime) -> Task<Void, any Error> {
+    let box = Box(screen)
+    return Task(executorPreference: time) { [self] in
+      try await run(owner: box.take()) { screen in
+        screen.show("begin")
+        try await time.sleep(for: .seconds(1))
+      }
+    }
   }
 }

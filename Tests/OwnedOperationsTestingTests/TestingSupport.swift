@@ -80,3 +80,14 @@ final class Probe: Sendable {
   init(_ log: Log) { self.log = log }
   deinit { log.add("gone") }
 }
+
+/// Holds an object until it is taken.
+final class Box<Object: AnyObject & Sendable>: @unchecked Sendable {  // taken once
+  private var object: Object?
+  init(_ object: Object) { self.object = object }
+
+  func take() -> Object {
+    defer { object = nil }
+    return object.unsafelyUnwrapped
+  }
+}

@@ -23,6 +23,11 @@ extension OwnedOperation {
   package static var ofCurrentTask: ObjectIdentifier? { OperationTask.current?.operation.map { ObjectIdentifier($0) } }
 }
 
+extension QueueDriver {
+  /// What tasks wait for may lead elsewhere by now. For the driver, when nothing else is due.
+  package func lookAtWaits() { WatchedWaits.look(drivenBy: self) }
+}
+
 extension OperationScheduler {
   var driver: (any QueueDriver)? { nil }
   var isShuffled: Bool { false }

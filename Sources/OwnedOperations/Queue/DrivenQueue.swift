@@ -29,9 +29,15 @@ extension OwnerScopedQueue {
 
   var isShuffled: Bool { core.driver != nil && core.read { $0.shuffler != nil } }
 
-  /// Asks the operations that nobody announces. For the driver, when nothing else is due.
+  /// Asks the operations that nobody announces, and whether owners are held again. For the driver, when nothing else is due.
   package func askUnannounced() {
-    if core.read({ !$0.watched.isEmpty }) { askWatched() }
+    let (isWatching, heldBack) = core.read { state in
+      var heldBack: [OwnerLifetime] = []
+      for stage in state.stages { stage.forEachSlot { if $0.isHeldBack, let lifetime = $0.lifetime { heldBack.append(lifetime) } } }
+      return (!state.watched.isEmpty, heldBack)
+    }
+    if isWatching { askWatched() }
+    for lifetime in heldBack { lifetime.ownerHold?.lookAgainIfHeldBack() }
   }
 
   /// A step of a task that has a turn in this queue.
