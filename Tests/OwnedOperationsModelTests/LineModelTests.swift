@@ -21,6 +21,7 @@ import Testing
         order.append(number)
         body()
         scene.bodies.runAndStay()
+        return nil
       }
     }
   }
@@ -116,7 +117,7 @@ import Testing
         (
           "close",
           {
-            _ = line.line.close()
+            _ = line.line.close(inBackground: false)
             line.add(2)
           }
         ))

@@ -1,4 +1,5 @@
 #if os(Linux)
+  import CFoundationLocks
   import Foundation
   import Synchronization
   import Testing
@@ -63,6 +64,132 @@
       }
     }
 
+    // MARK: A clock that is set back
+
+    /// Nothing of ours waits by the time of day.
+    @Test func aClockThatIsSetBackHoldsNothingUp() async {
+      await #expect(processExitsWith: .success) {
+        #expect(dispatch_clock_is_ahead())
+        let others = Mutexed(0)
+        Thread.detachNewThread {
+          _ = DispatchSemaphore(value: 0).wait(timeout: .now() + .milliseconds(1))
+          others.value = 1
+        }
+        let queue = OwnerScopedQueue()
+        let ticks = Journal<Int>()
+        for number in 0..<3 { queue.asyncAfter(.milliseconds(20), lifetime: .forTests) { ticks.write(number) } }
+        #expect(eventually { ticks.entries.count == 3 })
+        let late = Endless(lifetime: .forTests)
+        late.timeout = .milliseconds(20)
+        queue.addOperation(late)
+        await late.finished()
+        // A thread that is parked gives up, and one that waits looks again at what it waits for.
+        let isCalled = WorkerParking().park(for: .milliseconds(20))
+        let isOver = WaitingThread().wait(for: .milliseconds(20))
+        #expect(!isCalled && !isOver)
+        #expect(others.value == 0, "the clock was not set back for anybody")
+      }
+    }
+
+    // MARK: Threads
+
+    /// All at once, and each with an owner of its own.
+    @Test(.enabled(if: !Sanitizer.isActive)) func tenThousandThreadsAdd() async {
+      await #expect(processExitsWith: .success) {
+        let count = 10_000
+        let queue = OwnerScopedQueue()
+        let (there, ran, ended) = (Counter(), Counter(), DispatchSemaphore(value: 0))
+        let gate = NSCondition()
+        let isOpen = Mutexed(false)
+        for _ in 0..<count {
+          let thread = Thread {
+            there.add()
+            gate.lock()
+            while !isOpen.value { gate.wait() }
+            gate.unlock()
+            let owner = OwnerLifetime()
+            queue.async(lifetime: owner) { ran.add() }
+            queue.waitUntilFinished(ownedBy: owner)
+            ended.signal()
+          }
+          thread.stackSize = 128 << 10
+          thread.start()
+        }
+        #expect(eventually { there.value == count })
+        gate.withLock {
+          isOpen.value = true
+          gate.broadcast()
+        }
+        for _ in 0..<count { #expect(ended.comes()) }
+        #expect(ran.value == count && queue.statistics.succeeded == count)
+      }
+    }
+
+    /// Where no thread is to be had, work waits until there is one. Nothing is lost, and nothing runs twice.
+    @Test(.enabled(if: !Sanitizer.isActive)) func workWaitsUntilThereAreThreads() async {
+      await #expect(processExitsWith: .success) {
+        let ran = Counter()
+        let (limited, added) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        // These are there before.
+        Thread.detachNewThread {
+          limited.wait()
+          let queue = OwnerScopedQueue()
+          for _ in 0..<100 { queue.async(lifetime: .forTests) { ran.add() } }
+          let gone = OwnerLifetime()
+          for _ in 0..<100 { queue.async(lifetime: gone) { Thread.sleep(forTimeInterval: 0.001) } }
+          gone.end()
+          queue.waitUntilAllOperationsAreFinished()
+          added.signal()
+        }
+        Limits.mayStartThreads(false)
+        #expect(!ThreadStart.onNewThread {})
+        limited.signal()
+        usleep(200_000)  // they try; the test holds if they have not yet
+        Limits.mayStartThreads(true)
+        #expect(added.comes())
+        #expect(ran.value == 100)
+      }
+    }
+
+    // MARK: Bodies that never return
+
+    /// It keeps its thread, and its permit. Others go on; nobody who has a deadline waits longer, and an end doesn't wait at all.
+    @Test func aBodyThatNeverReturnsHoldsNobodyElseUp() async {
+      let gate = Gate()
+      defer { gate.open() }
+      let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
+      let lifetime = OwnerLifetime()
+      queue.async(lifetime: lifetime) { gate.pass() }
+      #expect(gate.hasBegun())
+      let others = Counter()
+      for _ in 0..<1000 { queue.async(lifetime: .forTests) { others.add() } }
+      #expect(await lifetime.drain(on: queue, timeout: .milliseconds(1)) == false)
+      await queue.finished(ownedBy: .forTests)
+      #expect(others.value == 1000 && !lifetime.isAlive && queue.operationCount == 1)
+    }
+
+    /// The queue goes when its last body is over, whoever lets go of it: here the body, of the last reference but the worker's.
+    @Test func aBodyLetsGoOfItsQueue() async {
+      let reference = Weakly<OwnerScopedQueue>()
+      let ran = Counter()
+      do {
+        let holder = Mutexed<OwnerScopedQueue?>(OwnerScopedQueue(maxConcurrentOperationCount: 1))
+        let queue = holder.value
+        reference.object = queue
+        let gate = Gate()
+        queue?.async(lifetime: .forTests) {
+          gate.pass()
+          holder.value = nil
+          ran.add()
+        }
+        queue?.async(lifetime: .forTests) { ran.add() }
+        #expect(gate.hasBegun())
+        gate.open()
+      }
+      #expect(eventually { reference.object == nil })
+      #expect(ran.value == 2)
+    }
+
     // MARK: A process that is stopped
 
     private final class Endless: OwnedOperation, @unchecked Sendable {  // stores nothing
@@ -109,11 +236,23 @@
       setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &limit)
     }
 
+    /// No address space is left for a stack, or as much as there was.
+    static func mayStartThreads(_ mayStart: Bool) {
+      var limit = rlimit()
+      getrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit)
+      limit.rlim_cur = mayStart ? limit.rlim_max : rlim_t(addressSpace + (1 << 20))
+      setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit)
+    }
+
+    private static var addressSpace: Int {
+      let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
+      return (fields.first.flatMap { Int($0) } ?? 0) * sysconf(Int32(_SC_PAGESIZE))
+    }
+
     /// As `ulimit -v`: so many bytes more than there are now.
     static func leaveMemory(_ bytes: Int) {
-      let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
-      let now = (fields.first.flatMap { Int($0) } ?? 0) * sysconf(Int32(_SC_PAGESIZE))
-      var limit = rlimit(rlim_cur: rlim_t(now + bytes), rlim_max: rlim_t(now + bytes))
+      let most = rlim_t(addressSpace + bytes)
+      var limit = rlimit(rlim_cur: most, rlim_max: most)
       setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit)
     }
   }

@@ -221,11 +221,124 @@ import Testing
     #expect(gates[1].hasBegun())
     for dependency in awaited.dependencies { dependency.start() }
     // Its wait is over, and the second runs: then it is the first's turn, before the third's.
-    #expect(returns { awaited.waitUntilFinished() })
+    #expect(eventually { !queue.core.read { $0.returning.isEmpty } })
     #expect(journal.entries.isEmpty)
     gates[1].open()
     #expect(queue.becomesIdle())
     #expect(journal.entries == [1, 0, 2])
+  }
+
+  @Test func whoWaitsForItsLineHoldsUpNoOtherWorkOfItsOwner() {
+    let (gates, queue) = ([Gate(), Gate()], queue)
+    queue.maxConcurrentOperationCountPerOwner = 2
+    let awaited = OwnedBlockOperation(lifetime: .process) {}
+    let dependency = BlockOperation()
+    awaited.addDependency(dependency)
+    _ = observe { number in
+      gates[number].pass()
+      if number == 0 { awaited.waitUntilFinished() }
+    }
+    post(0)
+    #expect(gates[0].hasBegun())
+    post(1)
+    queue.addOperation(awaited)
+    gates[0].open()
+    #expect(gates[1].hasBegun())
+    dependency.start()
+    #expect(eventually { !queue.core.read { $0.returning.isEmpty } })
+    let done = DispatchSemaphore(value: 0)
+    queue.async(lifetime: lifetime) { done.signal() }
+    #expect(done.comes())
+    gates[1].open()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [1, 0])
+  }
+
+  // MARK: What they hold
+
+  private final class SlowOwner: OperationOwner, Sendable {
+    let lifetimeToken = OwnerLifetime.Token()
+    private let mayGo: DispatchSemaphore
+    init(_ mayGo: DispatchSemaphore) { self.mayGo = mayGo }
+    deinit { mayGo.wait() }
+  }
+
+  @Test func theDeinitOfAnOwnerIsNoPartOfTheDelivery() {
+    queue.maxConcurrentOperationCount = 1
+    let (gate, mayGo) = (Gate(), DispatchSemaphore(value: 0))
+    do {
+      let owner = SlowOwner(mayGo)
+      center.observe(.first, owner: owner, on: queue) { _, _ in gate.pass() }
+      post(0)
+      #expect(gate.hasBegun())
+    }
+    queue.async(lifetime: .process) { mayGo.signal() }
+    gate.open()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func whatAHandlerCapturedIsNoPartOfTheDelivery() {
+    queue.maxConcurrentOperationCount = 1
+    let (gate, mayGo) = (Gate(), DispatchSemaphore(value: 0))
+    let observation: OwnedObservation
+    do {
+      let farewell = Farewell { mayGo.wait() }
+      observation = center.observe(.first, lifetime: lifetime, on: queue) { _ in
+        gate.pass()
+        withExtendedLifetime(farewell) {}
+      }
+    }
+    post(0)
+    #expect(gate.hasBegun())
+    observation.invalidate()
+    queue.async(lifetime: .process) { mayGo.signal() }
+    gate.open()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func aNotificationThatIsSlowToGoHoldsUpNoOther() {
+    queue.isSuspended = true
+    _ = observe()
+    let (gate, gone) = (Gate(), DispatchSemaphore(value: 0))
+    func postThing(_ body: @escaping @Sendable () -> Void) {
+      center.post(name: .first, object: nil, userInfo: ["thing": Farewell(body)])
+    }
+    postThing { gate.pass() }
+    postThing { gone.signal() }
+    lifetime.end()
+    #expect(gate.hasBegun())
+    #expect(gone.comes())
+    gate.open()
+  }
+
+  @Test func aPostHasWorkThatIsHeldBackLookedAtAgain() {
+    let (gates, queue) = ([Gate(), Gate()], queue)
+    let box = Mutexed<TokenOwner?>(nil)
+    do {
+      let owner = TokenOwner()
+      center.observe(.first, owner: owner, on: queue) { _, _ in }
+      queue.async(owner: owner) { owner in
+        gates[0].pass()
+        box.value = owner
+        gates[1].pass()
+      }
+      #expect(gates[0].hasBegun())
+      queue.async(owner: owner) { _ in }
+    }
+    #expect(eventually { queue.holdsWorkBack })
+    gates[0].open()
+    #expect(gates[1].hasBegun())
+    post(0)
+    #expect(!queue.holdsWorkBack)
+    gates[1].open()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test func whatIsAddedToAClosedLineIsNoEndOfAnOwner() {
+    let line = SerialLine(queue, lifetime)
+    _ = line.close(inBackground: false)
+    line.add { nil }
+    #expect(queue.statistics.skippedForEndedOwners == 0 && queue.statistics.enqueued == 0)
   }
 
   @Test func manyDeliveriesThatAreDroppedTakeNoStack() {

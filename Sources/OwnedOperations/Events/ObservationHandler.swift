@@ -34,6 +34,13 @@ final class ObservationHandler: Sendable {
     unsafeBitCast(Typed(call: body), to: Erased.self).call
   }
 
+  /// As below, on a queue.
+  /// - Parameter owner: is set to what keeps the owner, to be released when the delivery is over.
+  func call(_ notification: Notification, holding owner: inout AnyObject?, if mayBegin: () -> Bool) -> Bool {
+    guard case .owner(let hold, let body) = body else { return call(notification, if: mayBegin) }
+    return hold.callHandler(if: mayBegin, holding: &owner) { owner in body(owner, notification) }
+  }
+
   /// Calls the body, unless it is too late.
   /// - Parameter mayBegin: the decision about this start, taken last.
   /// - Returns: false if the owner has gone.

@@ -82,10 +82,9 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
     lifetime.leave(self)
     objectEnd?.leave()
     table?.remove(self, inBackground: inBackground)
-    var remains = former?.line?.close()
-    guard inBackground else { return }
-    if let former = former.take() { DeferredReleases.add(consume former) }
-    if let remains = remains.take() { DeferredReleases.add(consume remains) }
+    let remains = former?.line?.close(inBackground: inBackground)
+    if inBackground, let former = former.take() { DeferredReleases.add(consume former) }
+    withExtendedLifetime(remains) {}
   }
 
   func lifetimeDidEnd() { end(inBackground: true) }
@@ -112,14 +111,25 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   }
 
   /// On the queue of the deliveries.
-  private func deliver(_ notification: Notification) {
-    if let handler = lock.withLock({ handler }) { call(handler, notification) }
+  /// - Returns: what was held meanwhile. If there is no other reference to it by now, its deinits are no part of the delivery.
+  private func deliver(_ notification: Notification) -> AnyObject? {
+    guard let handler = lock.withLock({ handler }) else { return nil }
+    var owner: AnyObject?
+    let isThere = handler.call(notification, holding: &owner) { isValid }
+    if !isThere { end(inBackground: true) }
+    return DeliveryRemains(handler, owner)
   }
 
   private func call(_ handler: ObservationHandler, _ notification: Notification) {
     let isThere = handler.call(notification) { isValid }
     // One of several that share a token: its lifetime lives on.
     if !isThere { end(inBackground: true) }
+  }
+
+  private final class DeliveryRemains {
+    private let handler: ObservationHandler
+    private let owner: AnyObject?
+    init(_ handler: ObservationHandler, _ owner: AnyObject?) { (self.handler, self.owner) = (handler, owner) }
   }
 
   /// The order in which observations of one notification are called.

@@ -17,7 +17,7 @@ class BlockingObserver {
 
 /// What a blocked thread waits on. Signalled once when its wait is over, and before that to have it look at its target again.
 final class WaitingThread: OperationWaiter, @unchecked Sendable {  // `isOver` is guarded by `lock`; a semaphore may be used from any thread
-  private let semaphore = DispatchSemaphore(value: 0)
+  private let semaphore = Semaphore()
   private let lock = Lock()
   private var isOver = false
 
@@ -43,7 +43,7 @@ final class WaitingThread: OperationWaiter, @unchecked Sendable {  // `isOver` i
   /// - Returns: whether the wait is over. If not, the target may have changed, or the time is up.
   func wait(for time: DispatchTimeInterval) -> Bool {
     if lock.withLock({ isOver }) { return true }
-    _ = semaphore.wait(timeout: Uptime.time(after: time))
+    _ = semaphore.wait(until: Uptime.time(after: time))
     return lock.withLock { isOver }
   }
 }

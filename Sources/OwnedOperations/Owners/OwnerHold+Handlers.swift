@@ -9,6 +9,16 @@ extension OwnerHold {
   /// - Returns: false if the object has gone.
   @discardableResult
   func callHandler(if mayBegin: () -> Bool, _ handler: (AnyObject) -> Void) -> Bool {
+    callHandler(if: mayBegin, handler) { end($0) }
+  }
+
+  /// The same, for a handler that is a piece of work, which is to be over before the object goes.
+  /// - Parameter held: is set to what keeps the object, and counts it as held by a body. Nil if the handler isn't called.
+  func callHandler(if mayBegin: () -> Bool, holding held: inout AnyObject?, _ handler: (AnyObject) -> Void) -> Bool {
+    callHandler(if: mayBegin, handler) { held = BodyReference(self, $0) }
+  }
+
+  private func callHandler(if mayBegin: () -> Bool, _ handler: (AnyObject) -> Void, atEnd: (Retained<AnyObject>) -> Void) -> Bool {
     switch begin() {
     case .gone: return false
     case .heldBack: return true
@@ -16,7 +26,7 @@ extension OwnerHold {
       if mayBegin() {
         OwnerBodyFrame.run(for: self) { object.with { handler($0) } }
       }
-      end(object)
+      atEnd(object)
       return true
     }
   }

@@ -321,7 +321,7 @@ private struct BlockLine {
 }
 
 /// A body's reference, to be let go of where this is released.
-private final class BodyReference: Sendable {
+final class BodyReference: Sendable {
   private let hold: OwnerHold
   private let object: Retained<AnyObject>
 

@@ -109,7 +109,7 @@ extension QueueState {
           case .operation: break
           case .graphNode: kinds.append(.graphNode)
           case .executorJob: kinds.append(.taskStep)
-          case .ownerBlock, .sharedOwnerBlock, .block: kinds.append(.job)
+          case .ownerBlock, .sharedOwnerBlock, .block, .leavingBlock: kinds.append(.job)
           }
         }
       }

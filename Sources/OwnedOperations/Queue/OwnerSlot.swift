@@ -31,6 +31,8 @@ final class OwnerSlot: LifetimeMember {
   nonisolated(unsafe) var yielded = 0
   /// The part of `yielded` whose wait is over: it goes on before anything else of the owner begins.
   nonisolated(unsafe) var returning = 0
+  /// The part of `returning` that waits for a line, and so holds up nothing else.
+  nonisolated(unsafe) var returningBehindLine = 0
   nonisolated(unsafe) var isSuspended = false
   /// Only its own bodies hold the owner; see `OwnerHold`.
   nonisolated(unsafe) var isHeldBack = false
@@ -59,7 +61,7 @@ final class OwnerSlot: LifetimeMember {
   /// Whether the owner's turn has to wait.
   @inline(__always)
   func isHeld(_ ownerLimit: Int) -> Bool {
-    isSuspended || isHeldBack || ownerLimit != .max && (executing - yielded >= ownerLimit || returning > 0)
+    isSuspended || isHeldBack || ownerLimit != .max && (executing - yielded >= ownerLimit || returning > returningBehindLine)
   }
 
   @inline(__always)
@@ -117,7 +119,7 @@ final class OwnerSlot: LifetimeMember {
     if let lane = lane(of: line) { return lane }
     let lines = lines ?? LineLanes()
     self.lines = lines
-    let lane = Lane(slot: self, line: LineTurns(of: line))
+    let lane = Lane(slot: self, line: LineTurns(of: line, self))
     lines.byKey[line] = lane
     return lane
   }

@@ -150,7 +150,10 @@ extension QueueState {
   mutating func endWait(of worker: Worker) -> WaitingThread? {
     worker.isWaiting = false
     waiting -= 1
-    guard worker.permit.isYielded, !worker.isOutside, !takeBackAtOnce(worker.permit) else { return nil }
+    guard worker.permit.isYielded, !worker.isOutside else { return nil }
+    // What was taken and has not begun counts as running, and may stand behind anything.
+    if let line = worker.permit.lane?.line, line.isRunning { takeBatchesBack() }
+    guard !takeBackAtOnce(worker.permit) else { return nil }
     let thread = WaitingThread()
     askBack(worker.permit, .thread(thread))
     return thread

@@ -162,14 +162,13 @@ struct QueueState: ~Copyable {
     return slot.with { $0.isHeldBack } ? .takenForHeldBackOwner : .taken
   }
 
-  /// Adds a job to a line of the owner's.
-  /// - Returns: the job, if the owner has ended or the line is closed. It is not released under the lock.
-  mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: SerialLine.Key) -> Work? {
-    guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return job }
+  /// Adds a job to a line of the owner's. It is refused, too, if the line is closed.
+  mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: SerialLine.Key) -> Addition {
+    guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return .refused(job) }
     statistics.enqueued += 1
     unfinished += 1
     lastStage.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
-    return nil
+    return slot.isHeldBack ? .takenForHeldBackOwner : .taken
   }
 
   /// Where the owner's work goes that is added now; nil if the owner has ended.
@@ -454,7 +453,7 @@ struct QueueState: ~Copyable {
       guard let slot = stage.existingSlot(for: lifetime), slot.lane(of: line) != nil else { continue }
       if slot.executing > 0 { takeBatchesBack() }
       guard let work = stage.takeAll(of: line, slot) else { continue }
-      countCancelled(work.jobCount, of: slot, forEndedOwner: !lifetime.isAlive)
+      countCancelled(work.count, of: slot, forEndedOwner: !lifetime.isAlive)  // jobs, all of them
       taken.append(work)
     }
     return taken

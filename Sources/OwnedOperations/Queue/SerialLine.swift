@@ -13,7 +13,7 @@
 ///   ticket, and goes to the front of the ring when the one that runs is over, or is given back.
 /// - A worker takes one job of a line, as the last of its batch: what it took behind it would come before the rest of the line.
 /// - A job that waits for work of the queue yields the line together with its permit, and goes on when nothing of the line runs: before the
-///   next of the line, as with a limit of one.
+///   next of the line, as with a limit of one. What is merely taken for it to wait behind is taken back.
 /// - `close` takes out what has not begun. What is added later is refused.
 final class SerialLine: DeliveryLine {
   /// What the queue knows the line by. It keeps nothing.
@@ -30,14 +30,20 @@ final class SerialLine: DeliveryLine {
 
   init(_ queue: OwnerScopedQueue, _ lifetime: OwnerLifetime) { (self.queue, self.lifetime) = (queue, lifetime) }
 
-  func add(_ job: @escaping @Sendable () -> Void) { queue.submit(job, lifetime, line: key) }
-
-  func close() -> AnyObject? {
-    let taken = queue.close(key, of: lifetime)
-    return taken.isEmpty ? nil : Remains(taken)
+  func add(_ job: @escaping @Sendable () -> AnyObject?) {
+    switch queue.core.mutate(with: .leavingBlock(job), { state, _, work in state.add(work, lifetime, line: key) }) {
+    case .taken: break
+    case .takenForHeldBackOwner: lifetime.ownerHold?.lookAgainIfHeldBack()
+    case .refused: if !lifetime.isAlive { queue.refusedJobs.add() }
+    }
   }
 
-  /// Released as a whole by whoever has it.
+  func close(inBackground: Bool) -> AnyObject? {
+    let taken = queue.core.mutate { state, _ in state.close(key, of: lifetime) }
+    if inBackground { for work in taken { work.release() } }
+    return inBackground || taken.isEmpty ? nil : Remains(taken)
+  }
+
   private final class Remains {
     private let taken: [TakenWork]
     init(_ taken: [TakenWork]) { self.taken = taken }
@@ -47,16 +53,30 @@ final class SerialLine: DeliveryLine {
 /// How much of a line is in the hands of workers. Guarded by the queue's lock.
 final class LineTurns {
   let key: SerialLine.Key
+  private let unretainedSlot: Borrowed<OwnerSlot>  // which keeps the lane, and that this
   /// Taken by a worker and not over.
-  var executing = 0
+  var executing = 0 { didSet { countReturning() } }
   /// The part of `executing` that has yielded: it waits for work of the queue.
-  var yielded = 0
+  var yielded = 0 { didSet { countReturning() } }
   /// The part of `yielded` whose wait is over.
-  var returning = 0
+  var returning = 0 { didSet { countReturning() } }
+  /// As the slot has it.
+  private var returningBehindLine = 0
 
-  init(of key: SerialLine.Key) { self.key = key }
+  init(of key: SerialLine.Key, _ slot: OwnerSlot) {
+    self.key = key
+    unretainedSlot = Borrowed(slot)
+  }
 
   var isRunning: Bool { executing > yielded }
+
+  /// Those that return and wait for the line hold up nothing else of their owner.
+  private func countReturning() {
+    let count = isRunning ? returning : 0
+    guard count != returningBehindLine else { return }
+    unretainedSlot.with { $0.returningBehindLine += count - returningBehindLine }
+    returningBehindLine = count
+  }
 
   /// Whether the next has to wait.
   var isHeld: Bool { (isRunning || returning > 0) && !Mutation.lineRunsSideBySide.isOn }
@@ -65,15 +85,4 @@ final class LineTurns {
 extension Lane {
   @inline(__always)
   var isLineHeld: Bool { line?.isHeld ?? false }
-}
-
-extension OwnerScopedQueue {
-  fileprivate func submit(_ job: @escaping @Sendable () -> Void, _ lifetime: OwnerLifetime, line: SerialLine.Key) {
-    let refused = core.mutate(with: .block(job)) { state, _, work in state.add(work, lifetime, line: line) }
-    if refused != nil { refusedJobs.add() }
-  }
-
-  fileprivate func close(_ line: SerialLine.Key, of lifetime: OwnerLifetime) -> [TakenWork] {
-    core.mutate { state, _ in state.close(line, of: lifetime) }
-  }
 }

@@ -183,12 +183,12 @@ final class Stage {
     let place = lane.work.makePlace(pool: &pool)
     switch fairness {
     case .firstComeFirstServed:
-      if isHeld {
+      // Who has to wait for a turn gets a ticket in the ring all the same, unless nobody else is there. That is held when it comes up: so
+      // those that are held are older than all in the ring.
+      if isHeld, rings[level].isEmpty {
         lane.heldTickets += 1
         return place
       }
-      // A line that has to wait for its turn gets a ticket all the same. That is held when it comes up: so those that are held are older
-      // than all in the ring.
       rings[level].appendTicket(for: lane)
       readyCount += 1
     case .roundRobin:
@@ -267,7 +267,9 @@ final class Stage {
       rings[level].removeFirst()
       count(batch.fill(from: lane, limit: 1, pool: &pool), takenFrom: lane)
       if lane.work.count > 0 { rings[level].append(entry) } else { lane.isInRing = false }
-      return lane.line != nil
+      if lane.line == nil { return false }
+      if lane.isInRing, rings[level].count == 1 { hold(entry, level: level) }
+      return true
     } else if lane.voidTickets > 0 {
       let void = min(lane.voidTickets, tickets)
       lane.voidTickets -= void
@@ -280,6 +282,8 @@ final class Stage {
       let taken = borrows ? batch.borrow(from: lane, limit: most, pool: &pool) : batch.fill(from: lane, limit: most, pool: &pool)
       count(taken, takenFrom: lane)
       rings[level].useFirst(taken)  // and the lane may be gone
+      // Its next is held now, instead of sending a worker for it.
+      if isLine, tickets > taken, let rest = rings[level].first { hold(rest, level: level) }
       return borrows || isLine && !Mutation.batchGoesOnBehindALine.isOn
     }
     return false

@@ -6,6 +6,8 @@ enum Work {
   case ownerBlock(ErasedOwnerBody.Body)
   /// A job with a lifetime only, or with neither.
   case block(@Sendable () -> Void)
+  /// A job with a lifetime that leaves something to be released when it is over: what runs then is no body.
+  case leavingBlock(@Sendable () -> AnyObject?)
   /// A job with an owner that is not the object its lifetime is bound to: several objects share a token.
   case sharedOwnerBlock(SharedOwnerBody)
   case operation(OwnedOperation)
@@ -314,6 +316,8 @@ final class TakenWork {
   }
 
   func visit(_ body: (borrowing Work) -> Void) { list.visit(body) }
+
+  var count: Int { list.count }
 
   /// Without the operations and nodes, which count themselves. Linear.
   var jobCount: Int {

@@ -255,6 +255,12 @@ final class Worker: BlockingObserver, @unchecked Sendable {
       batch.setBegun()
       body()
       end(index, .succeeded)
+    case .leavingBlock(let body):
+      guard slot.mayStart else { return end(index, .skipped) }
+      batch.setBegun()
+      let remains = body()
+      end(index, .succeeded)
+      withExtendedLifetime(remains) {}
     case .sharedOwnerBlock(let shared):
       guard slot.mayStart else { return end(index, .skipped) }
       switch shared.hold.begin() {

@@ -2,7 +2,7 @@ import Dispatch
 
 /// Looks, every two milliseconds while a queue is busy, for workers that have neither begun a record nor used their processor since the
 /// last look. They are blocked in something that we are not told of (sleep, I/O, a lock): another worker may take over, and what they had
-/// taken in advance goes back to the ready lists.
+/// taken in advance goes back to the ready lists. That of workers that compute for so long does, too.
 ///
 /// One timer per busy queue; none while every worker finds work and slots in plenty.
 extension OwnerScopedQueue {
@@ -60,7 +60,11 @@ extension QueueState {
     let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false
     let isStuck = !hasMoved && !isComputing && sighting.serial != 0
     setStuck(worker, isStuck && !worker.isWaiting)
-    guard isStuck else { return hasMoved }
+    guard isStuck else {
+      // Long bodies that compute are no place to wait behind, either.
+      if !hasMoved { takeBatchBack(from: worker) }
+      return hasMoved
+    }
     // First of all: from here on the worker begins nothing, so that what is over now is what it began last.
     takeBatchBack(from: worker)
     // Without a record, too: the first of its batch may have been held back, and what it let go of then blocks.

@@ -1,5 +1,6 @@
 #if canImport(Darwin)
   import Darwin
+  import Dispatch
 
   /// The C library's calls that differ between platforms, or that only a few places may make.
   enum Platform {
@@ -32,6 +33,8 @@
       line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
   }
+
+  typealias PlatformSemaphore = DispatchSemaphore
 
   /// The processor time of one thread, which any thread may ask. Not told here: there is no clock that another thread could read.
   struct ThreadClock: ~Copyable, Sendable {

@@ -4,6 +4,8 @@
   #elseif canImport(Musl)
     import Musl
   #endif
+  import CDeinitHook
+  import Dispatch
   import Synchronization
 
   /// The C library's calls that differ between platforms, or that only a few places may make.
@@ -41,6 +43,29 @@
       line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
   }
+
+  #if os(Linux) && !OWNED_OPERATIONS_MODEL
+    /// Waits in time by the clock of `Uptime`. Dispatch's goes by the time of day here: set back by an hour, it would wait an hour longer.
+    final class PlatformSemaphore: Sendable {
+      nonisolated(unsafe) private let semaphore: UnsafeMutablePointer<cdh_semaphore>  // its protocol is in the header
+
+      init(value: Int) {
+        semaphore = .allocate(capacity: 1)
+        semaphore.initialize(to: cdh_semaphore(word: UInt64(value)))
+      }
+
+      deinit { semaphore.deallocate() }
+
+      func signal() { cdh_semaphore_signal(semaphore) }
+      func wait() { _ = cdh_semaphore_wait(semaphore, .max) }
+      func wait(timeout: DispatchTime) -> DispatchTimeoutResult {
+        // `distantFuture` is the maximum in both.
+        cdh_semaphore_wait(semaphore, timeout.uptimeNanoseconds) ? .success : .timedOut
+      }
+    }
+  #else
+    typealias PlatformSemaphore = DispatchSemaphore
+  #endif
 
   /// The processor time of one thread, which any thread may ask.
   ///

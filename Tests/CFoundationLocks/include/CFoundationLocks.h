@@ -9,6 +9,10 @@
 /// linked in statically).
 bool foundation_locks_count(void);
 
+/// Has the time of day be an hour later for Dispatch than for the kernel from now on: what it waits for by that clock lasts an hour longer,
+/// as when the clock is set back by an hour while it waits. Returns false where there is no such library.
+bool dispatch_clock_is_ahead(void);
+
 /// How many locks Foundation has taken on this thread.
 size_t foundation_locks_on_this_thread(void);
 

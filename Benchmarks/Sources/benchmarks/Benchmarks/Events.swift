@@ -3,13 +3,35 @@ import OwnedOperations
 
 extension Benchmark {
   static var events: Benchmark {
-    Benchmark("events", "a post to 0, 1 and 100 observers with owners, next to Foundation's own; observers that come and go") { session in
+    Benchmark(
+      "events", "a post to 0, 1 and 100 observers with owners, and to one on a queue, next to Foundation's own; observers that come and go"
+    ) { session in
       for observers in [0, 1, 100] {
         let count = session.pick(observers == 100 ? 20_000 : 400_000, quick: observers == 100 ? 500 : 10_000)
         try session.compare(
           "a post, \(observers) observers", count: count, ours: Audience.owned(observers).contender("observe(owner:)", posts: count),
           peer: Audience.foundations(observers).contender("addObserver, weak", posts: count))
       }
+      let deliveries = session.pick(100_000, quick: 2_000)
+      try session.compare(
+        "a post to an observer on a queue", count: deliveries,
+        ours: Contender("observe(owner:on:)", operations: deliveries) {
+          let (center, listener, queue) = (NotificationCenter(), Listener(), OwnerScopedQueue())
+          center.observe(Audience.name, owner: listener, on: queue) { listener, _ in listener.hear() }
+          for _ in 0..<deliveries { center.post(name: Audience.name, object: nil) }
+          queue.waitUntilAllOperationsAreFinished()
+          precondition(listener.heard == deliveries)
+        },
+        // Whose post waits for its observers.
+        peer: Contender("addObserver with a queue", operations: deliveries) {
+          let (center, listener, queue) = (NotificationCenter(), Listener(), OperationQueue())
+          queue.maxConcurrentOperationCount = 1
+          let token = center.addObserver(forName: Audience.name, object: nil, queue: queue) { [weak listener] _ in listener?.hear() }
+          for _ in 0..<deliveries { center.post(name: Audience.name, object: nil) }
+          queue.waitUntilAllOperationsAreFinished()
+          precondition(listener.heard == deliveries)
+          center.removeObserver(token)
+        })
       let count = session.pick(100_000, quick: 2_000)
       try session.compare(
         "observers that come and go", count: count,
