@@ -16,6 +16,7 @@ let package = Package(
     : [
       .library(name: "OwnedOperations", targets: ["OwnedOperations"]),
       .library(name: "OwnedRequests", targets: ["OwnedRequests"]),
+      .library(name: "OwnedOperationsTesting", targets: ["OwnedOperationsTesting"]),
       .executable(name: "ownedops", targets: ["ownedops"]),
     ],
   targets: [
@@ -37,11 +38,13 @@ let package = Package(
       ]
       : [
         .target(name: "OwnedRequests", dependencies: ["OwnedOperations"]),
+        .target(name: "OwnedOperationsTesting", dependencies: ["OwnedOperations"]),
         .target(name: "OwnedOpsTool", dependencies: ["OwnedOperations", "OwnedRequests"], path: "Sources/ownedops/Tool"),
         .executableTarget(name: "ownedops", dependencies: ["OwnedOpsTool"], path: "Sources/ownedops/Main"),
         .target(name: "CFoundationLocks", path: "Tests/CFoundationLocks"),
         .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations", "CFoundationLocks"]),
         .testTarget(name: "OwnedRequestsTests", dependencies: ["OwnedRequests"]),
+        .testTarget(name: "OwnedOperationsTestingTests", dependencies: ["OwnedOperationsTesting"]),
         .testTarget(name: "OwnedOpsToolTests", dependencies: ["OwnedOpsTool", "ownedops"]),
       ]),
   swiftLanguageModes: [.v6]

@@ -18,7 +18,7 @@ import Testing
 
   @Test func everyExampleOfTheReadmeIsCompiled() throws {
     let readme = try String(contentsOf: Self.root.appending(path: "README.md"), encoding: .utf8)
-    let compiled = try ["OwnedOperationsTests", "OwnedRequestsTests"].flatMap { target in
+    let compiled = try ["OwnedOperationsTests", "OwnedRequestsTests", "OwnedOperationsTestingTests"].flatMap { target in
       Self.lines(try String(contentsOf: Self.root.appending(path: "Tests/\(target)/ReadmeExamples.swift"), encoding: .utf8))
     }
     let blocks = Self.swiftBlocks(readme)

@@ -7,6 +7,8 @@ class BlockingObserver {
   /// - Returns: whether it makes sense to ask again.
   func isStillBlocked(for target: WaitTarget) -> Bool { false }
   func didUnblock() {}
+  /// Who runs what this thread waits for, if that is the thread itself.
+  var driver: (any QueueDriver)? { nil }
   /// A body is over, though what it captured may still have to go.
   /// - Parameter work: the operation whose body it is, or the run of a graph. What this thread runs may be something else, which goes on:
   ///   an operation may be finished, and a run cancelled, from anywhere.
@@ -25,6 +27,14 @@ final class WaitingThread: OperationWaiter, @unchecked Sendable {  // `isOver` i
   }
 
   override func targetDidChange() { semaphore.signal() }
+
+  /// - Parameter driver: runs what is waited for, if there is one.
+  func wait(drivenBy driver: (any QueueDriver)?, for target: String) {
+    guard let driver else { return wait() }
+    driver.drive(until: { hasEnded }, for: target)
+  }
+
+  var hasEnded: Bool { lock.withLock { isOver } }
 
   func wait() {
     while !lock.withLock({ isOver }) { semaphore.wait() }
@@ -59,6 +69,15 @@ enum BlockingRegion {
     defer { observer?.didUnblock() }
     // What this thread's worker had taken beside the body has gone back to the queue, and counts now.
     ownBodies.look()
+    if let driver = target.driver ?? observer?.driver ?? OperationTask.current?.scheduler?.driver {
+      func isOver() -> Bool {
+        _ = observer?.isStillBlocked(for: target)
+        taskWait?.look()
+        ownBodies.look()
+        return thread.hasEnded
+      }
+      return driver.drive(until: isOver, for: target.description)
+    }
     var pause = firstPause
     while true {
       let mayYield = observer?.isStillBlocked(for: target) ?? false

@@ -2,6 +2,11 @@ import Foundation
 
 /// What runs operations: a queue of ours.
 protocol OperationScheduler: AnyObject, Sendable {
+  /// Runs its work in place of threads; nil for all but users' tests.
+  var driver: (any QueueDriver)? { get }
+  /// Whether the driver chooses among its work.
+  var isShuffled: Bool { get }
+
   /// An operation that was attached blocked has become ready. Any thread, outside locks; once for each time the scheduler found it blocked.
   func operationDidBecomeReady(_ operation: OwnedOperation)
 

@@ -48,6 +48,8 @@ final class TaskWait: @unchecked Sendable {  // `state` is guarded by `lock`
   /// Whether to look again. Not if the operation has finished, and its task outlives it.
   var isWatching: Bool { scheduler != nil && !operation.load().isFinished && lock.withLock { state == .watching } }
 
+  var driver: (any QueueDriver)? { scheduler?.driver }
+
   func isWait(of other: OwnedOperation) -> Bool { operation === other }
 
   /// What the target leads to may have changed. Any thread, outside locks.

@@ -23,7 +23,7 @@ open class OwnedAsyncOperation: OwnedOperation, @unchecked Sendable {  // `task`
   }
 
   final func begin(_ work: @escaping @Sendable () async throws -> Void) {
-    let new = Task(priority: TaskPriority(qualityOfService)) { [self] in
+    let new = Task(executorPreference: drivenExecutor, priority: TaskPriority(qualityOfService)) { [self] in
       do {
         // The task may have waited long for a thread: this look at the lifetime decides whether the work begins.
         if !isCancelled { try await runInTask(work) }

@@ -46,7 +46,7 @@ extension OwnedOperation {
     for waiter in leftovers.waiters { waiter.wake() }
     if change.new.contains(.isObserved) { aftermath.announceChanges(of: self) }
     if change.turned(.cancelClaimed) { aftermath.announceCancellation(of: self) }
-    if let completionBlock = leftovers.completionBlock { runCompletionBlock(completionBlock) }
+    if let completionBlock = leftovers.completionBlock { runCompletionBlock(completionBlock, by: leftovers.scheduler?.driver) }
   }
 
   private struct Leftovers {
@@ -76,8 +76,9 @@ extension OwnedOperation {
 
   // MARK: Completion block
 
-  private func runCompletionBlock(_ block: @escaping @Sendable () -> Void) {
+  private func runCompletionBlock(_ block: @escaping @Sendable () -> Void, by driver: (any QueueDriver)? = nil) {
     // As in Foundation, the operation is kept until the block has run.
+    if let driver { return driver.add(completionStep(block)) }
     ThreadStart.onPool(qos: .default) { [self] in
       withExtendedLifetime(self) { block() }
     }

@@ -115,6 +115,10 @@ extension OwnedOperation {
   }
 
   private func armTimeout(_ timeout: Duration) {
+    if let driver {
+      let isNeeded: @Sendable () -> Bool = { [weak self] in self.map { !$0.isFinished } ?? false }
+      return driver.add(DrivenCall(.timeout, while: isNeeded) { [weak self] in self?.cancel(.timedOut) }, after: timeout)
+    }
     let timer = OperationTimers.makeTimer(after: timeout) { [weak self] in self?.timeoutDidPass() }
     let isArmed = lock.withLock {
       guard !load().isFinished || Mutation.timerOutlivesTheFinish.isOn else { return false }

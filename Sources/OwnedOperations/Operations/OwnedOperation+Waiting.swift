@@ -23,7 +23,12 @@ final class WaitingTask: OperationWaiter, @unchecked Sendable {  // all is guard
 
   override func targetDidChange() {
     guard let watched = lock.withLock({ watched }) else { return }
-    ThreadStart.onPool(qos: .default) { [watched] in watched.look() }  // a look takes the scheduler's lock
+    // A look takes the scheduler's lock.
+    if let driver = watched.driver {
+      driver.add(watched.drivenLook)
+    } else {
+      ThreadStart.onPool(qos: .default) { [watched] in watched.look() }
+    }
     DeferredReleases.add(consume watched)  // not here, under the scheduler's lock: it may have the last reference to an operation
   }
 

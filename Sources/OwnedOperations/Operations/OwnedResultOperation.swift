@@ -100,7 +100,7 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
 
   private func begin(_ body: @escaping @Sendable () async throws -> Output) {
     let work = WorkBox(body)
-    let new = Task(priority: TaskPriority(qualityOfService)) { [self] in
+    let new = Task(executorPreference: drivenExecutor, priority: TaskPriority(qualityOfService)) { [self] in
       do {
         // The task may have waited long for a thread: this look at the lifetime decides whether the body begins.
         if isCancelled { work.giveUp() } else { keep(try await runInTask { try await work.run() }) }

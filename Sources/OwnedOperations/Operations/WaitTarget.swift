@@ -72,6 +72,24 @@ enum WaitTarget {
     return false
   }
 
+  /// Who runs what is waited for, if that is the thread that waits.
+  var driver: (any QueueDriver)? {
+    switch self {
+    case .work(of: let scheduler, ownedBy: _): scheduler.driver
+    case .operation(let operation): operation.currentScheduler?.driver
+    case .plainOperation: nil
+    }
+  }
+
+  var description: String {
+    switch self {
+    case .work(of: let scheduler, ownedBy: let lifetime):
+      lifetime.map { "work of \($0) in \(scheduler)" } ?? "all work in \(scheduler)"
+    case .operation(let operation): operation.description
+    case .plainOperation(let operation): OwnedOperation.label(of: operation)
+    }
+  }
+
   /// An owner's work in a scheduler; with nil all of it.
   private struct OwnersWork: Hashable {
     let scheduler: ObjectIdentifier
@@ -84,7 +102,7 @@ enum WaitTarget {
 
 extension OwnedOperation {
   /// The scheduler that the operation is in; nil before it was added to one, and once it has finished.
-  fileprivate final var currentScheduler: (any OperationScheduler)? { lock.withLock { scheduler } }
+  final var currentScheduler: (any OperationScheduler)? { lock.withLock { scheduler } }
 
   /// What the operation waits for.
   fileprivate final var furtherTargets: [WaitTarget] {

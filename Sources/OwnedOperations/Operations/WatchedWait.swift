@@ -55,6 +55,16 @@ final class WatchedWait: Sendable {
     await permit?.end()
   }
 
+  /// Of the operation whose task waits.
+  var driver: (any QueueDriver)? { permit?.driver }
+
+  var drivenLook: DrivenStep {
+    DrivenStep(isShuffled: false) { [self] _ in
+      look()
+      return .nothing
+    }
+  }
+
   /// For tests.
   func isWait(of operation: OwnedOperation) -> Bool { permit?.isWait(of: operation) ?? false }
 }
@@ -154,6 +164,11 @@ enum WatchedWaits {
         state.set(entry, to: now + entry.delay)
       }
     }
+  }
+
+  /// Looks at the waits of the driver's tasks, when it has nothing else to do.
+  static func look(drivenBy driver: any QueueDriver) {
+    for entry in state.withLock({ $0.entries.filter { $0.wait.driver === driver } }) { entry.wait.look() }
   }
 
   /// For tests: whether a task of the operation waits, and has looked for the first time.

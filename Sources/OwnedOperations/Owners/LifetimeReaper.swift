@@ -44,6 +44,13 @@ enum LifetimeReaper {
     DeferredReleases.add(member)
   }
 
+  static var isIdle: Bool { relay.isAtRest }
+
+  /// Calls the body when those handed over before have been swept, and told as far as they were.
+  static func pass(_ body: @escaping @Sendable () -> Void) {
+    relay.add(RelaySteps(count: 1) { _ in body() })
+  }
+
   // MARK: For tests
 
   /// Lifetimes whose members are to hear of the end later than usual.

@@ -213,6 +213,13 @@ public final class GraphRun: Sendable, LifetimeMember {
 
   private func perform(_ actions: [@Sendable (GraphRun) -> Void]) {
     guard !actions.isEmpty else { return }
+    if let driver = queue?.driver {
+      let step = DrivenStep(isShuffled: false) { [self] isNamed in
+        for action in actions { action(self) }
+        return .ran(isNamed ? "what a graph has to do when it is finished" : nil)
+      }
+      return driver.add(step)
+    }
     ThreadStart.onPool(qos: .default) { [self] in
       for action in actions { action(self) }
     }

@@ -35,7 +35,9 @@ extension OwnerScopedQueue {
       return
     }
     core.note { $0.discardRestingWorkers() }
-    let heir = OwnerScopedQueue()
+    let heir = OwnerScopedQueue(
+      name: nil, limit: Self.defaultMaxConcurrentOperationCount, qualityOfService: .default, underlyingQueue: nil,
+      driving: core.driver.map { QueueDriving($0, isShuffled: false) })
     core.exchange(with: heir.core)
     let refused = refusedJobs.value
     heir.core.note { state in

@@ -36,7 +36,8 @@ extension OwnerLifetime {
       return queue.operationCount(ownedBy: self) == 0
     }
     let outcome = DrainOutcome()
-    let timer = timeout.map { outcome.settle(after: $0) }
+    let timer = queue.driver == nil ? timeout.map { outcome.settle(after: $0) } : nil
+    if let timeout, let driver = queue.driver { driver.add(outcome.driven(), after: timeout) }
     let operation = OperationTask.current?.operation
     return await WaitTarget.work(of: queue, ownedBy: self).whileWaiting {
       queue.insert(outcome, for: self, inside: operation)
@@ -90,6 +91,11 @@ final class DrainOutcome: @unchecked Sendable {  // guarded by `lock`
     timer.set(Uptime.time(after: timeout.dispatchInterval))
     timer.activate()
     return timer
+  }
+
+  /// The same, for a driver.
+  func driven() -> DrivenCall {
+    DrivenCall(.timeout, while: { [self] in lock.withLock { isDone == nil } }, { self.settle(false) })
   }
 
   /// Once.

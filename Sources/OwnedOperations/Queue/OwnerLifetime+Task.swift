@@ -39,7 +39,7 @@ extension OwnerLifetime {
       DeferredCalls.add { cancellation.cancel() }
     }
     // Its first step, too, goes where the queue's turns do: the place that it has must not wait for a thread of Swift's pool.
-    let task = Task(executorPreference: place.map { TurnExecutor(queue: $0.0) }, priority: priority) { [self] in
+    let task = Task(executorPreference: place.map { TurnExecutor(queue: $0.0, $0.1) }, priority: priority) { [self] in
       defer { endCall.leave() }
       // The load of the lifetime comes last, and decides.
       guard !Task.isCancelled, isAlive else {

@@ -138,7 +138,7 @@ extension OwnerScopedQueue: TaskExecutor {
     if let waiter { _ = turn.addWaiter(waiter) }
     return try await WaitTarget.operation(turn).whileWaiting(toldBy: waiter) {
       // A task that prefers this queue must not need one of its slots to go on while its own turn takes the slot.
-      try await withTaskExecutorPreference(TurnExecutor(queue: self)) { try await run(body, when: turn) }
+      try await withTaskExecutorPreference(TurnExecutor(queue: self, turn)) { try await run(body, when: turn) }
     }
   }
 
@@ -180,7 +180,7 @@ extension OwnerScopedQueue: TaskExecutor {
 
   /// Runs the body in a child task, which the cancellation of the turn cancels.
   private func run<T: Sendable>(_ body: @escaping @Sendable () async throws -> T, during turn: QueueTurn) async throws -> T {
-    let executor = TurnExecutor(queue: self)
+    let executor = TurnExecutor(queue: self, turn)
     return try await withThrowingTaskGroup(of: T?.self) { group in
       group.addTask(executorPreference: executor) {
         // The turn came some time ago; this look at the lifetime decides.
@@ -297,15 +297,23 @@ private final class Signal: Sendable {
 final class TurnExecutor: TaskExecutor {
   private let queue: OwnerScopedQueue
   private let dispatchQueue: DispatchQueue
+  private let turn: ObjectIdentifier
 
-  init(queue: OwnerScopedQueue) {
+  init(queue: OwnerScopedQueue, _ turn: QueueTurn) {
     self.queue = queue
+    self.turn = ObjectIdentifier(turn)
     dispatchQueue = queue.underlyingQueue ?? DispatchQueue.global(qos: queue.qualityOfService.dispatchQoS.qosClass)
   }
 
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     let executor = asUnownedTaskExecutor()
+    if let driver = queue.driver {
+      let step = queue.taskStep(of: turn) { [self] in
+        ThreadSlot.queue.with(queue) { job.runSynchronously(on: executor) }
+      }
+      return driver.add(step)
+    }
     dispatchQueue.async { [self] in
       ThreadSlot.queue.with(queue) { job.runSynchronously(on: executor) }
     }

@@ -34,7 +34,7 @@ extension OwnerScopedQueue {
     for root in structure.roots {
       if run.reasonNotToRun(root) != nil { ready.doomed.append(root) } else { ready.add(root) }
     }
-    if ready.doomed.isEmpty, structure.bundleCount > 0 { ready = ReadyNodes(bundlesOf: structure) }
+    if ready.doomed.isEmpty, structure.bundleCount > 0, driver == nil { ready = ReadyNodes(bundlesOf: structure) }
     list(ready, of: run)
     run.cancelNodes(ready.doomed, otherwise: .cancelled, on: self)
   }

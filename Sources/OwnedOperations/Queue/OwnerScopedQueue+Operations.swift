@@ -167,7 +167,7 @@ extension OwnerScopedQueue: OperationScheduler {
 
   func endBlockingTaskWait(of operation: OwnedOperation) {
     let thread = WaitingThread()
-    if !endTaskWait(of: operation, .thread(thread)) { thread.wait() }
+    if !endTaskWait(of: operation, .thread(thread)) { thread.wait(drivenBy: driver, for: "a turn to go on") }
   }
 
   func taskWasCancelled(of operation: OwnedOperation) { core.mutate { state, _ in state.taskWasCancelled(of: operation) } }

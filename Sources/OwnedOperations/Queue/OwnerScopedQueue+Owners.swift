@@ -107,7 +107,7 @@ extension OwnerScopedQueue {
   ) {
     let erased = ErasedOwnerBody.erase(body)
     let shared = lifetime.bind(owner) ? nil : OwnerHold.of(owner)
-    Self.timerQueue.asyncAfter(deadline: Uptime.time(after: delay.dispatchInterval), lifetime: lifetime) { [self] in
+    add(after: delay, lifetime) { [self] in
       guard lifetime.isAlive else { return refusedJobs.add() }
       let work = shared.map { Work.sharedOwnerBlock(SharedOwnerBody($0, erased)) } ?? .ownerBlock(erased)
       submit(work, lifetime: Borrowed(lifetime), priority: priority)
@@ -124,9 +124,12 @@ extension OwnerScopedQueue {
   public func asyncAfter(
     _ delay: Duration, lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable () -> Void
   ) {
-    Self.timerQueue.asyncAfter(deadline: Uptime.time(after: delay.dispatchInterval), lifetime: lifetime) { [self] in
-      async(lifetime: lifetime, priority: priority, execute: body)
-    }
+    add(after: delay, lifetime) { [self] in async(lifetime: lifetime, priority: priority, execute: body) }
+  }
+
+  private func add(after delay: Duration, _ lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
+    if let driver { return call(body, after: delay, lifetime, by: driver) }
+    Self.timerQueue.asyncAfter(deadline: Uptime.time(after: delay.dispatchInterval), lifetime: lifetime, execute: body)
   }
 
   private static let timerQueue = DispatchQueue(label: "OwnedOperations.delays", qos: .userInitiated)

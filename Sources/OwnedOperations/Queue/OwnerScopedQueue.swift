@@ -53,12 +53,16 @@ public final class OwnerScopedQueue: Sendable {
     self.init(name: name, limit: maxConcurrentOperationCount, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
   }
 
-  init(name: String?, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, isMain: Bool = false) {
+  init(
+    name: String?, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, isMain: Bool = false,
+    driving: QueueDriving? = nil
+  ) {
     var state = QueueState(
       name: name ?? "OwnerScopedQueue", limit: Self.checkedLimit(limit), qualityOfService: qualityOfService,
       underlyingQueue: underlyingQueue)
     state.limitAsSet = limit
-    core = QueueCore(state)
+    if let driving { state.setDriving(driving) }
+    core = QueueCore(state, driver: driving?.driver)
     hint = core.hint
     self.isMain = isMain
     reference = QueueReference(self)
@@ -134,7 +138,7 @@ public final class OwnerScopedQueue: Sendable {
   func keepsPermit(_ worker: Worker) -> Bool { core.read { _ in !worker.permit.isYielded } }
 
   func workerDidUnblock(_ worker: Worker) {
-    core.mutate { state, _ in state.endWait(of: worker) }?.wait()
+    core.mutate { state, _ in state.endWait(of: worker) }?.wait(drivenBy: driver, for: "a turn to go on")
   }
 
   private static let slotsPerHold = 128

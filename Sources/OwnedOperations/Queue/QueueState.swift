@@ -54,6 +54,8 @@ struct QueueState: ~Copyable {
   var isSuspended = false
   var isBarrierRunning = false
   var isMonitored = false
+  /// See `QueueDriving`.
+  var isDriven = false
   var fairness = OwnerFairness.firstComeFirstServed
   /// Pending and executing work of all stages, barriers included.
   var unfinished = 0
@@ -98,6 +100,8 @@ struct QueueState: ~Copyable {
   private var lastSerial: UInt64 = 0
   /// Workers beyond the processors, because nothing has finished for long; see `WorkerMonitor`.
   var extraWorkers = 0
+  /// Chooses among what may begin, in place of order.
+  var shuffler: (any QueueDriver)?
   /// How many looks of the monitor in a row have found nothing that moved.
   var quietLooks = 0
 
@@ -187,7 +191,7 @@ struct QueueState: ~Copyable {
   private var keepsOrder: Bool { limit != .max && limit > 1 }
 
   /// Whether workers take one record at a time by rule.
-  var takesOne: Bool { ownerLimit != .max || waits.hasOwners || keepsOrder }
+  var takesOne: Bool { ownerLimit != .max || waits.hasOwners || keepsOrder || isDriven }
 
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
   mutating func take(for worker: Worker, _ queue: OwnerScopedQueue) -> Bool {
@@ -196,6 +200,7 @@ struct QueueState: ~Copyable {
       let level = firstStage.with { stage -> Int? in
         guard stage.readyLevels != 0 else { return nil }
         worker.takesOne = takesOne
+        if let shuffler, limit != 1 { stage.shuffle(by: shuffler, ownerLimit: ownerLimit) }
         let most = worker.takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
         return stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
@@ -299,7 +304,7 @@ struct QueueState: ~Copyable {
     return .leave(isLast: leave(worker))
   }
 
-  private mutating func settle(_ worker: Worker, after last: LastStep) {
+  mutating func settle(_ worker: Worker, after last: LastStep) {
     takeBatchBack(from: worker)
     settleBatch(of: worker)
     if let time = worker.lastRecordTime { measured(time) }

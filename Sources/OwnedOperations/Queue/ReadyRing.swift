@@ -100,6 +100,20 @@ struct ReadyRing: ~Copyable {
     return entries
   }
 
+  /// In order. Linear.
+  var entries: [Entry] { storage.map { storage in (0..<count).map { storage[index($0)] } } ?? [] }
+
+  /// Has another entry change places with the first. The ring must not be empty.
+  /// - Returns: the lane that is first now.
+  mutating func swapFirst(with offset: Int) -> Lane {
+    let storage = storageWithRoom()
+    let first = storage[head]
+    storage[head] = storage[index(offset)]
+    storage[index(offset)] = first
+    lastLane = nil
+    return storage[head].lane
+  }
+
   private mutating func storageWithRoom() -> Storage {
     if let storage, count < capacity { return storage }
     let larger = Storage.allocate(capacity: max(Self.smallest, capacity * 2))

@@ -200,13 +200,13 @@ extension QueueState {
     }
     let now = Uptime.now
     watched.noteChange(now)
-    followUp.ask(watched.timer(for: reference), noLaterThan: now + ReadinessTimer.interval)
+    followUp.ask(isDriven ? nil : watched.timer(for: reference), noLaterThan: now + ReadinessTimer.interval)
   }
 
   /// The operation is to be asked soon.
   mutating func hurry(_ operation: OwnedOperation, now: UInt64, _ followUp: inout FollowUp) {
     let deadline = watched.hurry(operation, now: now)
-    followUp.ask(watched.timer(for: reference), noLaterThan: deadline)
+    followUp.ask(isDriven ? nil : watched.timer(for: reference), noLaterThan: deadline)
   }
 
   /// See `OwnerScopedQueue.holdBack`.

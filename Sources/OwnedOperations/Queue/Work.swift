@@ -153,6 +153,24 @@ struct WorkList: ~Copyable {
     if chunk.pointee.borrowers > 0 { borrowedChunks -= 1 } else { pool.give(chunk) }
   }
 
+  /// Has the record at the index change places with the first. Linear in the chunks.
+  mutating func swapFirst(with index: Int) {
+    var left = index
+    var chunk = first
+    var oldest: UnsafeMutablePointer<Work>?
+    while let current = chunk {
+      let records = Chunk.records(of: current) + Int(current.pointee.start)
+      let count = Int(current.pointee.end - current.pointee.start)
+      if oldest == nil, count > 0 { oldest = records }
+      if left < count, let oldest {
+        if left > 0 || oldest != records { swap(&oldest.pointee, &records[left]) }
+        return
+      }
+      left -= count
+      chunk = current.pointee.next
+    }
+  }
+
   // MARK: Borrowing
 
   /// The worker has no more to do with the chunk, which has left its list.

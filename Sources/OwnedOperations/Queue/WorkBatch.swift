@@ -95,6 +95,15 @@ final class WorkBatch: Sendable {
     return moved
   }
 
+  /// Whose record is next, and which operation, if it is one's.
+  var next: (lifetime: OwnerLifetime?, operation: OwnedOperation?) {
+    let (next, end) = Self.split(cursor.load(ordering: .acquiring))
+    guard next < end else { return (nil, nil) }
+    let lifetime = entries[next].lane.with { $0.slot.lifetime }
+    if case .operation(let operation) = source[next] { return (lifetime, operation) }
+    return (lifetime, nil)
+  }
+
   /// The only record. The batch must be empty.
   @inline(__always)
   func fill(_ work: consuming Work, of lane: Borrowed<Lane>) {

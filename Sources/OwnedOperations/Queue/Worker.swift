@@ -97,6 +97,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
 
   /// Called by whoever the queue has told to: once, until the worker has left again.
   func dispatch() {
+    if let driver = queue.core.driver { return driver.add(step(of: queue)) }
     _ = Retained(queue)  // until the drain is over
     if parking.call() { return }
     isFromPool = !isGuest && WorkerThreads.takeFromPool()
@@ -344,7 +345,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
 
   func beginChain(of run: GraphRun) {
     currentRun = run
-    hasBlockedInChain = false
+    hasBlockedInChain = queue.core.driver != nil  // then each node is a step of its own
   }
 
   @inline(__always)
@@ -367,6 +368,8 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     queue.workerYields(self)
     return false
   }
+
+  override var driver: (any QueueDriver)? { queue.driver }
 
   override func didUnblock() {
     hasBlockedInChain = true

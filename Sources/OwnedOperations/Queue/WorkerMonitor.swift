@@ -10,6 +10,7 @@ extension OwnerScopedQueue {
   static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
 
   func scheduleLookAtWorkers() {
+    if core.driver != nil { return }
     Uptime.call(after: Self.monitorInterval, on: Self.monitorQueue) { [reference] in reference?.queue?.lookAtWorkers() }
   }
 

@@ -1,0 +1,26 @@
+import Dispatch
+
+/// What the library does in the background: members of ended lifetimes are told, captures released, the user's handlers called.
+package enum BackgroundWork {
+  /// How often what comes of it is looked for. An owner that ends takes two: its members are found in the first, and told in the second.
+  private static let mostRounds = 4
+
+  /// Returns when what was handed over before has been done, and most often what came of it; or after a while, if that takes long.
+  /// May be called from inside of it.
+  package static func settle(within seconds: Int = 1) {
+    let end = DispatchTime.now() + .seconds(seconds)
+    for _ in 0..<mostRounds {
+      guard !(LifetimeReaper.isIdle && DeferredCalls.isIdle && DeferredReleases.isIdle) else { return }
+      for pass in [LifetimeReaper.pass, DeferredCalls.add, pass] {
+        let signal = Semaphore()
+        pass { signal.signal() }
+        guard signal.wait(until: end) else { return }
+      }
+    }
+  }
+
+  /// Calls the body when what was handed over before has been released.
+  private static func pass(_ body: @escaping @Sendable () -> Void) {
+    DeferredReleases.add(RelaySteps(count: 1) { _ in body() })
+  }
+}

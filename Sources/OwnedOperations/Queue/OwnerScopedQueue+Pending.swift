@@ -1,0 +1,129 @@
+import Foundation
+
+/// What a driven queue has not done, and why, for users' tests.
+package struct QueueBacklog: Sendable {
+  package enum Kind: Sendable, Hashable {
+    case job, graphNode, taskStep, barrier
+    case operation(label: String, ObjectIdentifier)
+    /// The place of a task, by which its steps go.
+    case turn(ObjectIdentifier)
+  }
+
+  package enum Reason: Sendable, Hashable {
+    case ready, queueSuspended, ownerSuspended, ownerHeldBack, limit, barrier, notReady
+    case dependencies([String])
+    /// A body that has begun: it waits for something of ours, or goes on by itself.
+    case executes(waits: Bool)
+  }
+
+  package struct Entry: Sendable {
+    package let kind: Kind
+    package let owner: OwnerLifetime?
+    package let reason: Reason
+  }
+
+  package fileprivate(set) var queue: String
+  package fileprivate(set) var entries: [Entry] = []
+
+  /// What was found under the lock. Names are made out later: they may be the user's code.
+  fileprivate struct Found {
+    var operations: [(operation: OwnedOperation, owner: OwnerLifetime?, reason: Reason, isExecuting: Bool, isListed: Bool)] = []
+    var others: [Entry] = []
+  }
+}
+
+extension OwnerScopedQueue {
+  /// - Complexity: linear in what has not finished.
+  package var backlog: QueueBacklog {
+    let (name, found) = core.mutate { state, _ in
+      state.takeBatchesBack()
+      state.settleAll()
+      return (state.name, state.findBacklog(of: ownLifetime))
+    }
+    var backlog = QueueBacklog(queue: name)
+    for (operation, owner, reason, isExecuting, isListed) in found.operations where !operation.isFinished {
+      let identifier = ObjectIdentifier(operation)
+      let kind: QueueBacklog.Kind =
+        operation is QueueTurn ? .turn(identifier) : .operation(label: operation.backlogLabel, identifier)
+      let known = isExecuting || operation.isExecuting ? .executes(waits: operation.isInWait) : isListed ? reason : operation.reasonToWait
+      backlog.entries.append(.init(kind: kind, owner: owner, reason: known))
+    }
+    backlog.entries += found.others
+    return backlog
+  }
+}
+
+extension OwnedOperation {
+  fileprivate final var backlogLabel: String { (self as? PlainOperationProxy).map { Self.label(of: $0.operation) } ?? label }
+
+  /// Of one that is in no ready list.
+  fileprivate final var reasonToWait: QueueBacklog.Reason {
+    let operations = (self as? PlainOperationProxy)?.operation.dependencies ?? dependencies
+    let unfinished = operations.filter { !$0.isFinished }
+    return unfinished.isEmpty ? .notReady : .dependencies(unfinished.map { $0.name ?? Self.label(of: $0) })
+  }
+}
+
+extension QueueState {
+  /// - Parameter own: stands for no owner.
+  fileprivate func findBacklog(of own: OwnerLifetime) -> QueueBacklog.Found {
+    var found = QueueBacklog.Found()
+    var operations: [ObjectIdentifier: (count: Int, executing: Int)] = [:]
+    let phases = Array(stages)
+    for operation in self.operations.operations {
+      guard let place = self.operations.place(of: operation) else { continue }
+      let entry = self.operations[place]
+      let reason = reasonToWait(entry.slot, isFirst: phases.first === entry.slot.stage)
+      let owner = operation.lifetime === own ? nil : operation.lifetime
+      found.operations.append((operation, owner, reason, entry.isDetached, entry.levels != 0))
+      operations[ObjectIdentifier(entry.slot), default: (0, 0)].count += 1
+      if entry.isDetached || operation.isExecuting { operations[ObjectIdentifier(entry.slot)]?.executing += 1 }
+    }
+    for (index, stage) in phases.enumerated() {
+      stage.forEachSlot { slot in
+        let (count, executing) = operations[ObjectIdentifier(slot)] ?? (0, 0)
+        let reason = reasonToWait(slot, isFirst: index == 0)
+        let bodies = slot.executing - executing
+        let listed = listed(of: slot)
+        for kind in listed { found.others.append(.init(kind: kind, owner: slot.lifetime, reason: reason)) }
+        for _ in 0..<max(0, bodies) { found.others.append(.init(kind: .job, owner: slot.lifetime, reason: .executes(waits: true))) }
+        // Nodes that wait for others count, and stand in no list.
+        let blocked = slot.unfinished - count - listed.count - bodies
+        guard !runs.isEmpty else { return }
+        for _ in 0..<max(0, blocked) { found.others.append(.init(kind: .graphNode, owner: slot.lifetime, reason: .dependencies([]))) }
+      }
+      guard stage.barrier != nil else { continue }
+      let isDue = index == 0 && isBarrierDue
+      let reason: QueueBacklog.Reason = isSuspended ? .queueSuspended : isDue ? .ready : .barrier
+      found.others.append(.init(kind: .barrier, owner: nil, reason: reason))
+    }
+    return found
+  }
+
+  private func listed(of slot: OwnerSlot) -> [QueueBacklog.Kind] {
+    var kinds: [QueueBacklog.Kind] = []
+    for level in 0..<Stage.levelCount {
+      slot.forEachLane(at: level) { lane in
+        lane.work.visit { work in
+          switch work {
+          case .operation: break
+          case .graphNode: kinds.append(.graphNode)
+          case .executorJob: kinds.append(.taskStep)
+          case .ownerBlock, .sharedOwnerBlock, .block, .leavingBlock: kinds.append(.job)
+          }
+        }
+      }
+    }
+    return kinds
+  }
+
+  private func reasonToWait(_ slot: OwnerSlot, isFirst: Bool) -> QueueBacklog.Reason {
+    if isSuspended { return .queueSuspended }
+    if slot.isSuspended { return .ownerSuspended }
+    if !isFirst { return .barrier }
+    if slot.isHeldBack { return .ownerHeldBack }
+    let executing = workers.activeCount - arriving - yielded + detached
+    if limit != .max && executing >= limit || slot.isHeld(ownerLimit) { return .limit }
+    return .ready
+  }
+}
