@@ -323,9 +323,13 @@ import Testing
         gates[1].pass()
       }
       #expect(gates[0].hasBegun())
+      // Comes up when this reference has gone.
+      queue.isSuspended = true
       queue.async(owner: owner) { _ in }
     }
-    #expect(eventually { queue.holdsWorkBack })
+    queue.isSuspended = false
+    // The worker that had it has looked for itself, and left.
+    #expect(eventually { queue.holdsWorkBack && queue.core.read { $0.workers.activeCount } == 1 })
     gates[0].open()
     #expect(gates[1].hasBegun())
     post(0)

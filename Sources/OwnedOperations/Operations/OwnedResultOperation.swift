@@ -74,7 +74,8 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
   }
 
   /// Blocks this thread until the operation has finished, and returns its value. It is not started by this. A worker that calls it says
-  /// so to its queue, as with ``OwnedOperation/waitUntilFinished()``.
+  /// so to its queue, as with ``OwnedOperation/waitUntilFinished()``. On the main thread, outside of such work, it must not be called for
+  /// an operation of the main queue: as in Foundation, it would wait for ever.
   /// - Throws: what the body threw; `CancellationError` if the operation was cancelled; ``OwnerScopedQueueError/waitingForItself(_:)``
   ///   inside the operation's own body.
   @available(*, noasync, message: "Use value instead")

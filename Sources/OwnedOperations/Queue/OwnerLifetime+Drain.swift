@@ -23,7 +23,8 @@ extension OwnerLifetime {
   ///   - queue: whose work of the owner is waited for. To drain several, wait for the others with ``OwnerScopedQueue/finished(ownedBy:)``
   ///     first.
   ///   - timeout: how long to wait at most. By default without an end. Nothing is waited for if it isn't positive.
-  /// - Returns: whether everything was done. False if the time was up, the task was cancelled, or the owner had ended before.
+  /// - Returns: whether everything was done. False if the time was up, the task was cancelled, or the owner had ended before:
+  ///   of several drains of one owner at a time, the first may end it before the others have looked.
   /// - Precondition: it is not ``process``, which never ends.
   @discardableResult
   public func drain(on queue: OwnerScopedQueue, timeout: Duration? = nil) async -> Bool {
