@@ -25,27 +25,44 @@ import Testing
   }
 
   @Test func entriesThatWaitForAStalledDiskAreDroppedWhereTheyWouldFillMemory() async throws {
-    let cache = try ResponseCache(directory: directory.url, memoryLimit: 1_000_000, diskLimit: 1_000_000_000)
+    let cache = try ResponseCache(directory: directory.url, memoryLimit: 10_000, diskLimit: 1_000_000_000, leastPendingLimit: 64_000)
     let gate = Gate()
     cache.writes.async { gate.wait() }
     defer { gate.open() }
-    let size = 1_000_000
-    for number in 0..<50 { cache.store(try entry(number, size), for: try key(number)) }
-    #expect(cache.pendingWeight <= 17_000_000)
+    let size = 1_000
+    for number in 0..<200 { cache.store(try entry(number, size), for: try key(number)) }
+    #expect(cache.pendingWeight <= 66_000)
     // The last ones are still found, and are written.
-    #expect(cache.response(for: try key(49)) == (try entry(49, size)))
+    #expect(cache.response(for: try key(199)) == (try entry(199, size)))
     gate.open()
+    await #expect(throws: RequestError.self) { try await cache.flush() }
     try await cache.flush()
     #expect(cache.pendingWeight == 0)
     let later = try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000)
-    #expect(later.response(for: try key(49)) == (try entry(49, size)))
+    #expect(later.response(for: try key(199)) == (try entry(199, size)))
     #expect(later.response(for: try key(0)) == nil)
   }
 
+  @Test func noOlderAnswerIsFoundInThePlaceOfOneThatWasDropped() async throws {
+    let first = try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000)
+    first.store(try entry(1, 10), for: try key(1))
+    try await first.flush()
+    let cache = try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000, leastPendingLimit: 64_000)
+    let gate = Gate()
+    cache.writes.async { gate.wait() }
+    cache.store(try entry(2, 10), for: try key(1))
+    for number in 2..<10 { cache.store(try entry(number, 10_000), for: try key(number)) }
+    #expect(cache.response(for: try key(1)) == nil)
+    gate.open()
+    await #expect(throws: RequestError.self) { try await cache.flush() }
+    #expect(cache.response(for: try key(1)) == nil)
+    #expect(cache.response(for: try key(9)) == (try entry(9, 10_000)))
+  }
+
   @Test func oneThatIsLargerThanTheLimitIsWrittenAlone() async throws {
-    let cache = try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000)
-    cache.store(try entry(1, 20_000_000), for: try key(1))
+    let cache = try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000, leastPendingLimit: 64_000)
+    cache.store(try entry(1, 80_000), for: try key(1))
     try await cache.flush()
-    #expect(cache.response(for: try key(1)) == (try entry(1, 20_000_000)))
+    #expect(cache.response(for: try key(1)) == (try entry(1, 80_000)))
   }
 }

@@ -11,10 +11,10 @@ final class QueueCore: Sendable {
   /// Guarded by `lock`, which is what makes its accesses exclusive.
   @exclusivity(unchecked) nonisolated(unsafe) private var state: QueueState
   let hint = QueueHint()
-  /// In place of threads and timers; nil for all but users' tests.
-  let driver: (any QueueDriver)?
   /// Written once, before anybody else has the core.
   nonisolated(unsafe) private var queue: Borrowed<OwnerScopedQueue>?
+  /// In place of threads and timers; nil for all but users' tests.
+  let driver: (any QueueDriver)?
 
   init(_ state: consuming QueueState, driver: (any QueueDriver)? = nil) {
     self.state = state

@@ -100,10 +100,10 @@ struct QueueState: ~Copyable {
   private var lastSerial: UInt64 = 0
   /// Workers beyond the processors, because nothing has finished for long; see `WorkerMonitor`.
   var extraWorkers = 0
-  /// Chooses among what may begin, in place of order.
-  var shuffler: (any QueueDriver)?
   /// How many looks of the monitor in a row have found nothing that moved.
   var quietLooks = 0
+  /// Chooses among what may begin, in place of order.
+  var shuffler: (any QueueDriver)?
 
   init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
     let stage = Stage(fairness: .firstComeFirstServed, departures: departures)
@@ -200,7 +200,7 @@ struct QueueState: ~Copyable {
       let level = firstStage.with { stage -> Int? in
         guard stage.readyLevels != 0 else { return nil }
         worker.takesOne = takesOne
-        if let shuffler, limit != 1 { stage.shuffle(by: shuffler, ownerLimit: ownerLimit) }
+        if isDriven, let shuffler, limit != 1 { stage.shuffle(by: shuffler, ownerLimit: ownerLimit) }
         let most = worker.takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
         return stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }

@@ -57,8 +57,11 @@ struct CachePlan: Sendable {
   }
 
   func store(_ exchange: Exchange) {
-    // Nor is an answer kept that came before the server said so.
-    if Self.forbidsStoring(exchange.head.headers) { return forget() }
+    // Nor is an answer kept that came before the server said so. Of an error it says so of that alone.
+    if Self.forbidsStoring(exchange.head.headers) {
+      if (200..<300).contains(exchange.head.status) { forget() }
+      return
+    }
     guard exchange.head.status == 200, exchange.head.headers["Vary"]?.contains("*") != true else { return }
     let now = Date()
     var entry = CachedResponse(head: exchange.head, body: exchange.body, storedAt: now)

@@ -19,7 +19,8 @@ import Foundation
 /// may use one directory.
 ///
 /// When the cache goes, pending writes are still made in the background. A process that exits without ``flush()`` loses those. Pending are
-/// as many bytes as the memory's limit, and 16 MiB at least. Where a disk is slower than that, the oldest pending ones are not written.
+/// as many bytes as the memory's limit, and 64 MiB at least. Where more comes than is written, the oldest pending ones are not written;
+/// ``flush()`` says so.
 ///
 /// All members may be used from any thread.
 ///
@@ -56,10 +57,10 @@ public final class ResponseCache: Sendable {
     var number: Int
   }
 
-  private static let leastPendingLimit = 16 << 20
+  private static let leastPendingLimit = 64 << 20
 
   private let memoryLimit: Int
-  private var pendingLimit: Int { max(memoryLimit, Self.leastPendingLimit) }
+  private let pendingLimit: Int
   private let directory: CacheDirectory?
   private let state: SharedState
   let writes = DispatchQueue(label: "OwnedRequests.cache", qos: .utility)
@@ -73,10 +74,16 @@ public final class ResponseCache: Sendable {
   ///   - memoryLimit: in bytes. What is larger goes to its file alone.
   ///   - diskLimit: in bytes.
   /// - Throws: if the directory can't be made; ``RequestError/invalidParameters(_:)`` if a limit is negative.
-  public init(directory: URL?, memoryLimit: Int, diskLimit: Int64) throws {
+  public convenience init(directory: URL?, memoryLimit: Int, diskLimit: Int64) throws {
+    try self.init(directory: directory, memoryLimit: memoryLimit, diskLimit: diskLimit, leastPendingLimit: Self.leastPendingLimit)
+  }
+
+  /// - Parameter leastPendingLimit: another one for tests.
+  init(directory: URL?, memoryLimit: Int, diskLimit: Int64, leastPendingLimit: Int) throws {
     guard memoryLimit >= 0 else { throw RequestError.invalidParameters("memoryLimit is \(memoryLimit); it can't be negative") }
     guard diskLimit >= 0 else { throw RequestError.invalidParameters("diskLimit is \(diskLimit); it can't be negative") }
     self.memoryLimit = memoryLimit
+    pendingLimit = max(memoryLimit, leastPendingLimit)
     self.directory = try directory.map { try CacheDirectory($0, limit: diskLimit) }
     state = Guarded(State())
   }
@@ -94,17 +101,23 @@ public final class ResponseCache: Sendable {
   }
 
   func response(for key: TransferKey) -> CachedResponse? {
-    if let found = responseInMemory(for: key) { return found }
-    let (generation, removalCount, isRemoved) = state.withLock { ($0.generation, $0.removalCount, $0.removals[key] != nil) }
-    guard let directory, !isRemoved, let entry = directory.read(key) else { return nil }
-    var removed: [CachedResponse] = []
-    return state.withLock { state in
-      guard state.generation == generation, state.removalCount == removalCount else { return nil }
-      // Something newer may have been stored, and written, meanwhile.
-      if let newer = state.memory.use(key) ?? state.pending.value(for: key)?.entry { return newer }
-      keep(entry, for: key, in: &state, removed: &removed)
-      return entry
+    // What was read while something was removed may have been that. Then it is read again, though not without end.
+    for _ in 0..<3 {
+      if let found = responseInMemory(for: key) { return found }
+      let (generation, removalCount, isRemoved) = state.withLock { ($0.generation, $0.removalCount, $0.removals[key] != nil) }
+      guard let directory, !isRemoved, let entry = directory.read(key) else { return nil }
+      var removed: [CachedResponse] = []
+      let (found, isOver) = state.withLock { state -> (CachedResponse?, Bool) in
+        guard state.generation == generation else { return (nil, true) }
+        // Something newer may have been stored, and written, meanwhile.
+        if let newer = state.memory.use(key) ?? state.pending.value(for: key)?.entry { return (newer, true) }
+        guard state.removalCount == removalCount else { return (nil, false) }
+        keep(entry, for: key, in: &state, removed: &removed)
+        return (entry, true)
+      }
+      if isOver { return found }
     }
+    return nil
   }
 
   /// Counts the calls of `removeAll()`.
@@ -117,13 +130,18 @@ public final class ResponseCache: Sendable {
       guard expected == nil || expected == state.generation else { return false }
       state.number += 1
       keep(entry, for: key, in: &state, removed: &removed)
-      guard directory != nil else { return false }
+      guard let directory else { return false }
       state.removals[key] = nil
       if let former = state.pending.insert(Pending(entry: entry, number: state.number), for: key, weight: entry.weight) {
         removed.append(former.entry)
       }
       while state.pending.weight > pendingLimit, state.pending.count > 1, let oldest = state.pending.removeOldest() {
         removed.append(oldest.value.entry)
+        // Nor is an older answer to be found in its place. If this one is just being written, it stays: the number is the same.
+        state.removals[oldest.key] = oldest.value.number
+        state.removalCount += 1
+        let failure = FileFailure(action: "keep all that waits to be written to", path: directory.url.path, code: ENOBUFS)
+        state.failure = state.failure ?? RequestError.fileSystem(failure)
       }
       defer { state.isWriting = true }
       return !state.isWriting
@@ -200,8 +218,8 @@ public final class ResponseCache: Sendable {
   // MARK: Files
 
   /// Returns when everything that was stored before has reached its file.
-  /// - Throws: the first error of a write since the last call, if there was one: the disk is full, the directory has gone. Such entries
-  ///   are in memory alone.
+  /// - Throws: the first error of a write since the last call, if there was one: the disk is full, the directory has gone, more was
+  ///   waiting than is kept. Such entries are in memory alone, if they fit.
   public func flush() async throws {
     let last = state.withLock { $0.number }
     await withCheckedContinuation { continuation in
@@ -239,7 +257,13 @@ public final class ResponseCache: Sendable {
         if let entry = state.memory.remove(key) { removed.append(entry) }
       }
     }
-    if let directory { writes.async { directory.removeExpired(at: now) } }
+    guard let directory else { return }
+    let last = state.withLock { $0.number }
+    writes.async { [state] in
+      // What was stored before may expire as well.
+      Self.write(upTo: last, state, directory)
+      directory.removeExpired(at: now)
+    }
   }
 
   var pendingWeight: Int { state.withLock { $0.pending.weight } }
