@@ -254,6 +254,50 @@ import Testing
     #expect(journal.entries == [1, 0])
   }
 
+  private final class Unfinished: OwnedOperation, @unchecked Sendable {  // stores nothing
+    override var isAsynchronous: Bool { true }
+  }
+
+  /// A worker has taken the next of the line, behind something that takes long: that is no reason to wait.
+  @Test func aHandlerGoesOnThoughTheNextHasBeenTaken() {
+    let (gate, queue) = (Gate(), queue)
+    let awaited = Unfinished(lifetime: .process)
+    _ = observe { number in
+      guard number == 0 else { return }
+      gate.pass()
+      awaited.waitUntilFinished()
+    }
+    queue.addOperation(awaited)
+    post(0)
+    #expect(gate.hasBegun())
+    gate.open()
+    #expect(eventually { queue.core.read { $0.yielded } == 1 })
+    queue.isSuspended = true
+    queue.async(lifetime: .process) {}
+    post(1)
+    let other = queue.core.note { state in
+      let make = state.workerMake
+      let worker = state.workers.activate {
+        Worker(queue: queue, underlyingQueue: nil, name: "", qualityOfService: .default, make: make)
+      }
+      let level = state.stages[0].take(2, into: worker.batch, pool: &state.pool, ownerLimit: .max)
+      worker.batch.publish(level: level ?? 0)
+      worker.serial = state.nextSerial()
+      #expect(worker.batch.count == 2)
+      return worker
+    }
+    awaited.finish()
+    #expect(eventually { journal.entries == [0] })
+    queue.core.note { state in
+      state.takeBatchBack(from: other)
+      state.settleBatch(of: other)
+      state.leave(other)
+    }
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == [0, 1])
+  }
+
   // MARK: What they hold
 
   private final class SlowOwner: OperationOwner, Sendable {
