@@ -60,6 +60,13 @@ import Testing
     #expect(try self.cache(memoryLimit: 0).response(for: key) == nil)
   }
 
+  @Test func anErrorThatIsNotToBeStoredLeavesWhatIsThere() throws {
+    let cache = try cache(memoryLimit: 1_000_000)
+    let key = try storeOld(in: cache)
+    try plan(cache).store(Exchange(head: try head(503, ["Cache-Control": "no-store"]), body: Data("later".utf8)))
+    #expect(cache.response(for: key)?.body == Data("old".utf8))
+  }
+
   @Test func whatIsStoredAgainIsFoundAgain() async throws {
     let cache = try cache(memoryLimit: 0)
     let key = try storeOld(in: cache)
