@@ -24,6 +24,19 @@ import Testing
         return nil
       }
     }
+
+    /// Two are added and waited for, while another thread does something.
+    func addTwo(_ run: ModelRun, beside name: String, _ other: @escaping @Sendable () -> Void) {
+      run.concurrently(
+        (
+          "poster",
+          { [self] in
+            add(0)
+            add(1)
+            scene.wait()
+          }
+        ), (name, other))
+    }
   }
 
   private static func explorer(_ name: String) -> ModelExplorer { ModelExplorer("lines: \(name)") }
@@ -83,15 +96,7 @@ import Testing
   @Test func allIsCancelled() {
     Self.explorer("add, add, wait | cancel, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
       let line = Line(scene)
-      run.concurrently(
-        (
-          "poster",
-          {
-            line.add(0)
-            line.add(1)
-            scene.wait()
-          }
-        ), ("cancel", { scene.queue.cancelAllOperations() }))
+      line.addTwo(run, beside: "cancel") { scene.queue.cancelAllOperations() }
       line.add(2)
       scene.wait()
       run.expect(line.order == line.order.sorted() && line.order.last == 2, "\(line.order)")
@@ -105,22 +110,10 @@ import Testing
   @Test func theLineIsClosed() {
     Self.explorer("add, add, wait | close, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
       let line = Line(scene)
-      run.concurrently(
-        (
-          "poster",
-          {
-            line.add(0)
-            line.add(1)
-            scene.wait()
-          }
-        ),
-        (
-          "close",
-          {
-            _ = line.line.close(inBackground: false)
-            line.add(2)
-          }
-        ))
+      line.addTwo(run, beside: "close") {
+        _ = line.line.close(inBackground: false)
+        line.add(2)
+      }
       scene.wait()
       run.expect(line.order == Array(0..<line.order.count) && line.order.count < 3, "\(line.order)")
     } atEnd: { run, scene in
@@ -142,23 +135,11 @@ import Testing
   @Test func theQueueIsSuspended() {
     Self.explorer("add, add, wait | suspend, resume, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
       let line = Line(scene)
-      run.concurrently(
-        (
-          "poster",
-          {
-            line.add(0)
-            line.add(1)
-            scene.wait()
-            run.expect(line.order == [0, 1], "\(line.order)")
-          }
-        ),
-        (
-          "suspend",
-          {
-            scene.queue.setSuspended(true, ownedBy: scene.lifetime)
-            scene.queue.setSuspended(false, ownedBy: scene.lifetime)
-          }
-        ))
+      line.addTwo(run, beside: "suspend") {
+        scene.queue.setSuspended(true, ownedBy: scene.lifetime)
+        scene.queue.setSuspended(false, ownedBy: scene.lifetime)
+      }
+      run.expect(line.order == [0, 1], "\(line.order)")
     } atEnd: { run, scene in
       scene.expect(run, runs: 2, atOnce: 1)
     }

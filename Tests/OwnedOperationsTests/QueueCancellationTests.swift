@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test(arguments: [true, false]) func dependentsAreCancelledBeforeWhatTheyWaitFor(isForOneOwner: Bool) {
-    final class Link: OwnedOperation, @unchecked Sendable {
+    final class Link: OwnedOperation, @unchecked Sendable {  // stores nothing
       override func cancel() {
         for dependency in dependencies { #expect(!dependency.isCancelled && !dependency.isFinished) }
         super.cancel()

@@ -79,6 +79,24 @@ import Testing
     #expect(isInOrder)
   }
 
+  /// What waited for a job that was handed over, and is given back, is not lost when the dead are swept.
+  @Test func sweepingLeavesTheTurnsOfWhatIsGivenBack() {
+    let (underlying, gate) = (DispatchQueue(label: "busy"), Gate())
+    underlying.async { gate.pass() }
+    #expect(gate.hasBegun())
+    let (queue, lifetime, ran) = (OwnerScopedQueue(), OwnerLifetime(), Counter())
+    queue.underlyingQueue = underlying
+    queue.maxConcurrentOperationCountPerOwner = 1
+    queue.async(lifetime: lifetime) { ran.add() }
+    let operations = (0..<100).map { _ in queue.addOperation(lifetime: lifetime) { ran.add() } }
+    // Others' work has the queue take the job back.
+    queue.async(lifetime: .process) {}
+    for operation in operations.suffix(64) { operation.cancel() }
+    gate.open()
+    #expect(queue.becomesIdle())
+    #expect(ran.value == 37)
+  }
+
   @Test func cancelledGraphsDoNotPileUpInASuspendedQueue() throws {
     let queue = OwnerScopedQueue()
     queue.isSuspended = true

@@ -223,8 +223,10 @@ final class Stage {
     executing -= count
     switch fairness {
     case .firstComeFirstServed:
-      rings[level].prepend(ReadyRing.Entry(lane: lane, tickets: count))
-      readyCount += count
+      // With those that are held: they are younger, and who held them may have been what is given back.
+      rings[level].prepend(ReadyRing.Entry(lane: lane, tickets: count + lane.heldTickets))
+      readyCount += count + lane.heldTickets
+      lane.heldTickets = 0
     case .roundRobin:
       if lane.isInRing { readyCount += count } else { enterRing(lane, level: level, atFront: true) }
     }
