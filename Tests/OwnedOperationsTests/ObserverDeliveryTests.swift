@@ -278,7 +278,7 @@ import Testing
     let other = queue.core.note { state in
       let make = state.workerMake
       let worker = state.workers.activate {
-        Worker(queue: queue, underlyingQueue: nil, name: "", qualityOfService: .default, make: make)
+        Worker(queue.core, make: make, name: "", qualityOfService: .default, underlyingQueue: nil)
       }
       let level = state.stages[0].take(2, into: worker.batch, pool: &state.pool, ownerLimit: .max)
       worker.batch.publish(level: level ?? 0)
@@ -412,7 +412,7 @@ import Testing
     var lanes = 0
     queue.core.read { state in
       for stage in state.stages {
-        stage.forEachSlot { $0.forEachLane(at: SerialLine.level) { if $0.line != nil { lanes += 1 } } }
+        stage.forEachSlot { $0.forEachLane(at: LineKey.level) { if $0.line != nil { lanes += 1 } } }
       }
     }
     #expect(lanes == 0)

@@ -16,7 +16,7 @@ import Testing
       let make = state.workerMake
       var workers = (0..<2).map { _ in
         state.workers.activate {
-          Worker(queue: queue, underlyingQueue: nil, name: "", qualityOfService: .default, make: make)
+          Worker(queue.core, make: make, name: "", qualityOfService: .default, underlyingQueue: nil)
         }
       }
       if isReversed { workers.reverse() }

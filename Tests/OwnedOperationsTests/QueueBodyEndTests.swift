@@ -29,7 +29,7 @@ import Testing
       gate.pass()
     }
     #expect(gate.hasBegun())
-    for _ in 0..<3 { queue.lookAtWorkers() }
+    for _ in 0..<3 { queue.core.lookAtWorkers() }
     #expect(queue.core.read { $0.yielded } == 0)
     gate.open()
     #expect(queue.becomesIdle())
@@ -50,7 +50,7 @@ import Testing
     }
     let run = try graph.run(on: queue)
     #expect(gate.hasBegun())
-    for _ in 0..<3 { queue.lookAtWorkers() }
+    for _ in 0..<3 { queue.core.lookAtWorkers() }
     #expect(queue.core.read { $0.yielded } == 0)
     gate.open()
     #expect(queue.becomesIdle())
@@ -64,7 +64,7 @@ import Testing
       gate.pass()
     }
     #expect(gate.hasBegun())
-    for _ in 0..<3 { queue.lookAtWorkers() }
+    for _ in 0..<3 { queue.core.lookAtWorkers() }
     #expect(queue.core.read { $0.yielded } == 0)
     gate.open()
     #expect(queue.becomesIdle())
@@ -218,7 +218,7 @@ import Testing
     job.open()
     // The worker wakes the task, and is held up there.
     #expect(executor.gate.hasBegun())
-    for _ in 0..<3 { queue.lookAtWorkers() }
+    for _ in 0..<3 { queue.core.lookAtWorkers() }
     #expect(queue.core.read { $0.yielded } == 1)
     executor.gate.open()
     #expect(eventually { queue.core.read { $0.workers.activeCount == 0 } })

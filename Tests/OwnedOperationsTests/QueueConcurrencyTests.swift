@@ -40,7 +40,7 @@ import Testing
     #expect(queue.core.note { state in state.workers.active.isEmpty && state.arriving == 0 })
     // The monitor looks for the last time.
     let hasLooked = DispatchSemaphore(value: 0)
-    OwnerScopedQueue.monitorQueue.asyncAfter(deadline: .now() + .milliseconds(50)) { hasLooked.signal() }
+    QueueCore.monitorQueue.asyncAfter(deadline: .now() + .milliseconds(50)) { hasLooked.signal() }
     #expect(hasLooked.comes())
     #expect(queue.core.note { state in !state.isMonitored })
     #expect(queue.core.note { state in state.waiting == 0 && state.stuck == 0 && state.detached == 0 })

@@ -211,9 +211,9 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     for operation in operations[1_000...] { operation.queuePriority = .normal }
     let records = queue.core.note { state in
       let slot = state.stages[0].existingSlot(for: .forTests)
-      return (0..<Stage.levelCount).reduce(0) { $0 + (slot?.lane(at: $1)?.work.count ?? 0) }
+      return (0..<PriorityLevel.count).reduce(0) { $0 + (slot?.lane(at: $1)?.work.count ?? 0) }
     }
-    #expect(records <= 2_000 * Stage.levelCount)
+    #expect(records <= 2_000 * PriorityLevel.count)
     queue.isSuspended = false
     #expect(queue.becomesIdle())
     let isInOrder = journal.entries == Array(0..<2_000)

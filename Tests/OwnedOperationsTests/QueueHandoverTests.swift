@@ -112,26 +112,26 @@ import Testing
     let queue = OwnerScopedQueue(underlyingQueue: threads)
     queue.core.note { state in state.recordTime = 1_000 }
     queue.async(lifetime: .forTests) {}
-    for _ in 0..<3 { queue.lookAtWorkers() }
+    for _ in 0..<3 { queue.core.lookAtWorkers() }
     #expect(queue.core.note { state in state.stuck == 0 && state.recordTime == 1_000 && state.handover != nil })
     threads.activate()
     #expect(queue.becomesIdle())
   }
 
   /// Where jobs take longer than a worker's way, the next worker doesn't wait for the one before to arrive and find that there is more.
-  @Test(arguments: [(UInt64(20_000), QueueState.processors), (100, 1)])
+  @Test(arguments: [(UInt64(20_000), Scheduler.processors), (100, 1)])
   func workersSetOutTogetherForLongJobs(nanoseconds: UInt64, expected: Int) {
     let threads = makeThreads()
     let queue = OwnerScopedQueue(underlyingQueue: threads)
     queue.core.note { state in state.recordTime = nanoseconds }
     let ran = Counter()
-    for _ in 0..<10 * QueueState.processors { queue.async(lifetime: .forTests) { ran.add() } }
+    for _ in 0..<10 * Scheduler.processors { queue.async(lifetime: .forTests) { ran.add() } }
     let arriving = queue.core.note { state in state.arriving }
     #expect(arriving == expected)
     threads.activate()
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}
-    #expect(ran.value == 10 * QueueState.processors)
+    #expect(ran.value == 10 * Scheduler.processors)
     #expect(queue.core.note { state in state.arriving == 0 && state.workers.activeCount == 0 })
   }
 

@@ -103,7 +103,7 @@ import Testing
     #expect(deinitGate.hasBegun())
     let next = Event()
     queue.async(lifetime: .forTests) { next.happen() }
-    for _ in 0..<3 { queue.lookAtWorkers() }
+    for _ in 0..<3 { queue.core.lookAtWorkers() }
     #expect(next.happens())
     deinitGate.open()
     operation.cancel()

@@ -10,7 +10,7 @@ import Testing
       var count = 0
       for stage in state.stages {
         stage.forEachSlot { slot in
-          for level in 0..<Stage.levelCount { count += slot.lane(at: level)?.work.count ?? 0 }
+          for level in 0..<PriorityLevel.count { count += slot.lane(at: level)?.work.count ?? 0 }
         }
       }
       return count

@@ -294,7 +294,7 @@ import Testing
     final class Flag: Sendable { let isSet = Atomic<Bool>(false) }
     let flag = Flag()
     // Each keeps its processor busy until the last job has run.
-    for _ in 0..<QueueState.processors {
+    for _ in 0..<Scheduler.processors {
       queue.async(lifetime: lifetime) { while !flag.isSet.load(ordering: .acquiring) { Pause.spin(100) } }
     }
     queue.async(lifetime: lifetime) { flag.isSet.store(true, ordering: .releasing) }

@@ -67,7 +67,7 @@ import Testing
     let dependency = OwnedBlockOperation(lifetime: .forTests) {}
     operation.addDependency(dependency)
     operation.isOpen.value = true
-    queue.askWatched()
+    queue.core.askWatched()
     #expect(operation.ran.value == 0)
     queue.addOperation(dependency)
     #expect(queue.becomesIdle())
@@ -198,7 +198,7 @@ import Testing
       }
       #expect(queue.core.note { state in state.watched.count(.blocked) } == 300)
       operations[7].cancel()
-      while !operations[7].isFinished { queue.askWatched() }
+      while !operations[7].isFinished { queue.core.askWatched() }
       gate.start()
       #expect(queue.becomesIdle())
       #expect(operations.allSatisfy { $0.isFinished })
@@ -225,13 +225,13 @@ import Testing
   }
 
   @Test func questionsBecomeRarerWhenNothingChanges() {
-    #expect(ReadinessTimer.interval(sinceLastChange: 0, lastRoundTook: 0) == 50_000_000)
-    #expect(ReadinessTimer.interval(sinceLastChange: 60_000_000_000, lastRoundTook: 1_000_000) == 50_000_000)
-    #expect(ReadinessTimer.interval(sinceLastChange: 60_000_000_001, lastRoundTook: 0) == 1_000_000_000)
-    #expect(ReadinessTimer.interval(sinceLastChange: 0, lastRoundTook: 10_000_000) == 200_000_000)  // 5 % of a core at most
-    #expect(ReadinessTimer.interval(sinceLastChange: 0, lastRoundTook: 3_600_000_000_000) == 1_000_000_000)
-    #expect(ReadinessTimer.share(sinceLastChange: 0) == ReadinessTimer.Share(turns: 500, time: 200_000))
-    #expect(ReadinessTimer.share(sinceLastChange: 61_000_000_000) == ReadinessTimer.Share(turns: 10_000, time: 4_000_000))
+    #expect(ReadinessPace.interval(sinceLastChange: 0, lastRoundTook: 0) == 50_000_000)
+    #expect(ReadinessPace.interval(sinceLastChange: 60_000_000_000, lastRoundTook: 1_000_000) == 50_000_000)
+    #expect(ReadinessPace.interval(sinceLastChange: 60_000_000_001, lastRoundTook: 0) == 1_000_000_000)
+    #expect(ReadinessPace.interval(sinceLastChange: 0, lastRoundTook: 10_000_000) == 200_000_000)  // 5 % of a core at most
+    #expect(ReadinessPace.interval(sinceLastChange: 0, lastRoundTook: 3_600_000_000_000) == 1_000_000_000)
+    #expect(ReadinessPace.share(sinceLastChange: 0) == ReadinessPace.Share(turns: 500, time: 200_000))
+    #expect(ReadinessPace.share(sinceLastChange: 61_000_000_000) == ReadinessPace.Share(turns: 10_000, time: 4_000_000))
   }
 
   /// The last plain operation of a chain hears of each finish before it is told that it is ready.

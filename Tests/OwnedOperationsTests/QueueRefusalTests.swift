@@ -97,7 +97,7 @@ import Testing
       let operation = OwnedBlockOperation(lifetime: .forTests) { gate.pass() }
       let hasReturned = DispatchSemaphore(value: 0)
       queue.core.note { state in
-        guard case .ready = state.insert(operation, of: queue) else {
+        guard case .ready = state.insert(operation, to: queue) else {
           Issue.record("not attached")
           return
         }

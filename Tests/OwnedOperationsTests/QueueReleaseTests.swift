@@ -112,7 +112,7 @@ import Testing
       Issue.record("no slot")
       return
     }
-    queue.finishCancelling(taken, of: slot, forEndedOwner: true)
+    queue.core.finishCancelling(taken, of: slot, forEndedOwner: true)
     #expect(slot.isRemoved)
     #expect(queue.operationCount == 0)
   }

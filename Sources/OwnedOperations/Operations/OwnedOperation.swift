@@ -121,6 +121,16 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// It was not started after all, or has finished: lets go of the owner.
   func endForOwner() {}
 
+  /// Nobody tells us when what it waits for is over: it is to be asked from time to time while it waits.
+  var isToldOfNothing: Bool { false }
+
+  /// Whether it counts as progress, when it has finished.
+  var ranToItsEnd: Bool { didRun }
+
+  /// Asked while it waits for dependencies, if it is told of nothing. If it turns out that it needn't, it ceases to.
+  /// - Returns: whether it has.
+  func noticeReadiness() -> Bool { false }
+
   /// Lets go of what the kind of operation has stored of its work: hands it to ``DeferredReleases``, because the caller must not wait for
   /// deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}

@@ -14,12 +14,12 @@ extension OwnerScopedQueue {
   /// Foundation's notification centre delivers on Linux: who posts waits for the observer's closure, and for nothing else.
   public var operationQueue: OperationQueue {
     if isMain { return .main }
-    if let facade = core.read({ $0.facade.object }) { return facade }
+    if let facade = extras.withLock({ $0.facade.object }) { return facade }
     guard let reference else { return .main }  // not before the end of `init`
     let new = OperationQueueFacade(reference)
-    return core.note { state in
-      if let facade = state.facade.object { return facade }
-      state.facade.kept = new
+    return extras.withLock { extras in
+      if let facade = extras.facade.object { return facade }
+      extras.facade.kept = new
       reference.expectSuccession()
       return new
     }
@@ -29,8 +29,8 @@ extension OwnerScopedQueue {
   ///
   /// No worker is active, and no operation is left; there may be jobs, if the queue is suspended or its limit is zero.
   func bequeath() {
-    guard core.read({ $0.facade.kept != nil }) else { return }
-    guard let facade = core.note({ $0.facade.keptByOthers }) else {
+    guard extras.withLock({ $0.facade.kept != nil }) else { return }
+    guard let facade = extras.withLock({ $0.facade.keptByOthers }) else {
       reference?.settleSuccession(nil)
       return
     }
@@ -41,15 +41,13 @@ extension OwnerScopedQueue {
     core.exchange(with: heir.core)
     let refused = refusedJobs.value
     heir.core.note { state in
-      state.reference = heir.reference
-      state.facade = FacadeReference(keeper: facade)
       state.endedOperations = 0  // as many as have begun in the heir
-      state.statistics.enqueued += refused
-      state.statistics.cancelled += refused
-      state.statistics.skippedForEndedOwners += refused
+      state.statistics.count(refused: refused)
     }
+    let jobErrors = extras.withLock { $0.jobErrors }
+    heir.extras.withLock { $0 = Extras(facade: FacadeReference(keeper: facade), jobErrors: jobErrors) }
     facade.keep(heir)
-    reference?.settleSuccession(heir)
+    reference?.settleSuccession(heir.reference)
     // Nobody else has it yet, but for those who came through the reference: what workers look at is brought up to date.
     heir.core.followUp()
   }
@@ -99,7 +97,7 @@ final class OperationQueueFacade: OperationQueue, @unchecked Sendable {  // what
   }
 
   /// Whether this thread runs work of the queue: on a worker, or the task of an asynchronous operation.
-  private func isInside(_ queue: OwnerScopedQueue) -> Bool { Worker.currentQueue === queue || OperationTask.current?.scheduler === queue }
+  private func isInside(_ queue: OwnerScopedQueue) -> Bool { OwnerScopedQueue.ofThisThread === queue || OperationTask.current?.scheduler === queue }
 
   override func addOperation(_ block: @escaping @Sendable () -> Void) {
     guard let queue else { return super.addOperation(block) }

@@ -47,7 +47,7 @@ extension OwnerScopedQueue {
   }
 
   private func submitAlone(_ work: consuming Work, _ lifetime: OwnerLifetime) {
-    let level = Self.level(of: .normal)
+    let level = PriorityLevel.of(.normal)
     switch core.mutate(with: work, { state, _, work in state.addAlone(work, lifetime, level: level) }) {
     case .taken: break
     case .takenForHeldBackOwner: lifetime.ownerHold?.lookAgainIfHeldBack()
@@ -56,7 +56,7 @@ extension OwnerScopedQueue {
   }
 }
 
-extension QueueState {
+extension Scheduler {
   /// For ``OwnerScopedQueue/addBarrierBlock(_:)``.
   mutating func addBarrier(_ barrier: @escaping @Sendable () -> Void) {
     stages[stages.count - 1].barrier = barrier

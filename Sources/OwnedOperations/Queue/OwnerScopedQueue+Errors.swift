@@ -21,16 +21,16 @@ extension OwnerScopedQueue {
   /// By default, nil, an error is written to standard error, one line. A `CancellationError` is no error, but how a body says that it gave
   /// up: it goes nowhere. What the body of an operation throws is that operation's outcome, and doesn't come here.
   public var onError: (@Sendable (OwnerID, any Error) -> Void)? {
-    get { core.read { $0.jobErrors }?.handler }
+    get { extras.withLock { $0.jobErrors }?.handler }
     set { jobErrors.handler = newValue }
   }
 
   var jobErrors: JobErrors {
-    if let known = core.read({ $0.jobErrors }) { return known }
+    if let known = extras.withLock({ $0.jobErrors }) { return known }
     let new = JobErrors()
-    return core.note { state in
-      if let known = state.jobErrors { return known }
-      state.jobErrors = new
+    return extras.withLock { extras in
+      if let known = extras.jobErrors { return known }
+      extras.jobErrors = new
       return new
     }
   }

@@ -82,8 +82,8 @@ extension OwnerScopedQueue {
     var barriers: [@Sendable () -> Void] = []
     swap(&barriers, &all.barriers)
     DeferredReleases.add(contentsOf: consume barriers)
-    for run in all.runs { run.cancel() }
-    for (slot, work) in all.taken { finishCancelling(work, of: slot, forEndedOwner: false) }
+    for run in all.runs { run.cancelNodes(ownedBy: nil) }
+    for (slot, work) in all.taken { core.finishCancelling(work, of: slot, forEndedOwner: false) }
     cancel(all.operations)
   }
 
@@ -217,6 +217,6 @@ extension OwnerScopedQueue {
 
   /// The queue that runs this code; on the main thread otherwise ``main``, elsewhere nil.
   public static var current: OwnerScopedQueue? {
-    Worker.currentQueue ?? OperationTask.current?.scheduler as? OwnerScopedQueue ?? (Thread.isMainThread ? main : nil)
+    OwnerScopedQueue.ofThisThread ?? OperationTask.current?.scheduler as? OwnerScopedQueue ?? (Thread.isMainThread ? main : nil)
   }
 }

@@ -1,11 +1,6 @@
 import Foundation
 
-/// How the queue takes operations in, starts them when they are ready, and hears of their end.
-///
-/// An operation is attached and registered in one hold of the lock, and stays registered until it has told us of its finish. When it is
-/// ready it also has a record in a ready list; a record whose operation has been started or has finished meanwhile, or has moved to another
-/// priority, is found out when its turn comes. The claim that `startIfReady` makes in the operation's own state word sees to it that it is
-/// started once.
+/// How the queue takes operations in, and what they tell it. How they are started stands in `QueueCore+Operations`.
 extension OwnerScopedQueue: OperationScheduler {
   /// Adds operations, all of them or, if an error is thrown, none.
   ///
@@ -42,7 +37,7 @@ extension OwnerScopedQueue: OperationScheduler {
 
   /// One of ours, which is most usual. Costs no arrays.
   func add(_ operation: OwnedOperation) throws(OwnerScopedQueueError) {
-    if let refusal = core.mutate({ state, _ in state.add(operation, of: self) }) {
+    if let refusal = core.mutate({ state, _ in state.add(operation, to: self) }) {
       refusal.settle()
       throw refusal.error
     }
@@ -56,67 +51,19 @@ extension OwnerScopedQueue: OperationScheduler {
   }
 
   private func attach(_ operations: [OwnedOperation]) -> OwnedOperation.Refusal? {
-    core.mutate { state, followUp in state.add(operations, of: self, &followUp) }
-  }
-
-  // MARK: Running
-
-  /// On a worker: starts the operation whose turn it is.
-  func run(_ operation: OwnedOperation, at level: Int) {
-    guard operation.state != .finished, isCurrent(operation, at: level) else { return }
-    guard !operation.mayHaveCondition || !operation.isReadyByDependencies || operation.answersReady else {
-      holdBack(operation, at: level)
-      return
-    }
-    let qualityOfService = operation.explicitQualityOfService
-    let isStarted = qualityOfService.map { start(operation, with: $0) } ?? operation.startIfReady()
-    if !isStarted {
-      useUp(operation, at: level)
-    } else if operation.isExecuting {
-      detach(operation)
-    }
-  }
-
-  private func start(_ operation: OwnedOperation, with qualityOfService: QualityOfService) -> Bool {
-    var isStarted = false
-    DispatchWorkItem(qos: qualityOfService.dispatchQoS, flags: .enforceQoS) { isStarted = operation.startIfReady() }.perform()
-    return isStarted
-  }
-
-  /// Whether the record is the one to go by. If the priority has been changed since it was made, there is another.
-  private func isCurrent(_ operation: OwnedOperation, at level: Int) -> Bool {
-    let current = Self.level(of: operation.scheduledPriority)
-    guard current != level else { return true }
-    return core.note { state in
-      guard let place = state.operations.place(of: operation) else { return false }
-      state.operations[place].levels &= ~(1 << level)
-      return state.operations[place].levels & 1 << current == 0 && !Mutation.priorityLosesTheRecord.isOn
-    }
-  }
-
-  /// The record led to no start: the operation was started by another record, or is blocked again. If it became ready in the meantime, that
-  /// went by the record.
-  private func useUp(_ operation: OwnedOperation, at level: Int) {
-    core.mutate { state, _ in
-      guard let place = state.operations.place(of: operation) else { return }
-      state.operations[place].levels &= ~(1 << level)
-      if operation.isWaitingForScheduler, !Mutation.recordIsUsedUpWithTheNews.isOn { state.makeReady(place) }
-    }
-  }
-
-  /// The operation goes on without a thread of ours, and takes a permit with it. What the worker has taken beside it needs another.
-  private func detach(_ operation: OwnedOperation) {
-    let worker = Worker.current.flatMap { $0.works(for: self) ? $0 : nil }
-    core.mutate { state, _ in state.detach(operation, from: worker) }
+    let now = Uptime.now
+    return core.mutate { state, followUp in state.add(operations, to: self, now: now, &followUp) }
   }
 
   // MARK: OperationScheduler
+
+  func operationMayHaveBecomeReady(_ operation: OwnedOperation) { core.operationMayHaveBecomeReady(operation) }
 
   var hasBarriers: Bool { core.read { $0.stages.count > 1 } }
 
   /// Linear in the owners that have work here.
   func mayHaveWorkToBegin(ofOwnerIn hold: OwnerHold) -> Bool {
-    let worker = Worker.current.flatMap { $0.works(for: self) ? $0 : nil }
+    let worker = Worker.current.flatMap { $0.works(for: core) ? $0 : nil }
     return core.read { state in
       // Of what operations wait for is known, but not of what jobs do.
       var hasWork = state.waiting > (worker?.isWaiting ?? false ? 1 : 0)
@@ -136,10 +83,7 @@ extension OwnerScopedQueue: OperationScheduler {
     }
   }
 
-  func operationDidBecomeReady(_ operation: OwnedOperation) {
-    // Unless a record that was there has been claimed since.
-    core.mutate { state, _ in state.makeReadyIfWaiting(operation) }
-  }
+  func operationDidBecomeReady(_ operation: OwnedOperation) { core.operationDidBecomeReady(operation) }
 
   func operationDidBegin() { begunOperations.add() }
 

@@ -197,8 +197,8 @@ extension OwnerScopedQueue {
   /// - Complexity: linear in the queue's operations and the owner's jobs.
   public func cancelOperations(ownedBy lifetime: OwnerLifetime) {
     let all = core.mutate { state, _ in state.takeAll(of: lifetime) }
-    for run in all.runs { run.cancel(.cancelled, ownedBy: lifetime) }
-    for (slot, work) in all.taken { finishCancelling(work, of: slot, forEndedOwner: false) }
+    for run in all.runs { run.cancelNodes(ownedBy: lifetime) }
+    for (slot, work) in all.taken { core.finishCancelling(work, of: slot, forEndedOwner: false) }
     cancel(all.operations)
   }
 
@@ -232,10 +232,10 @@ extension OwnerScopedQueue {
 
   func wait(for lifetime: OwnerLifetime?) {
     let thread = WaitingThread()
-    let worker = Worker.current.flatMap { $0.works(for: self) ? $0 : nil }
+    let worker = Worker.current.flatMap { $0.works(for: core) ? $0 : nil }
     let isInBody = worker?.isInBody ?? false
     let operation = OperationTask.current?.operation  // whose task blocks this thread
-    func insert(_ state: inout QueueState) {
+    func insert(_ state: inout Scheduler) {
       if let worker, !isInBody { state.setOutside(worker) }
       state.insert(.thread(thread), for: lifetime, inside: operation.flatMap { state.asWaiting($0) } ?? worker?.unfinishedWork)
     }

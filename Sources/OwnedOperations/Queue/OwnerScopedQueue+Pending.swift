@@ -64,7 +64,7 @@ extension OwnedOperation {
   }
 }
 
-extension QueueState {
+extension Scheduler {
   /// - Parameter own: stands for no owner.
   fileprivate func findBacklog(of own: OwnerLifetime) -> QueueBacklog.Found {
     var found = QueueBacklog.Found()
@@ -102,7 +102,7 @@ extension QueueState {
 
   private func listed(of slot: OwnerSlot) -> [QueueBacklog.Kind] {
     var kinds: [QueueBacklog.Kind] = []
-    for level in 0..<Stage.levelCount {
+    for level in 0..<PriorityLevel.count {
       slot.forEachLane(at: level) { lane in
         lane.work.visit { work in
           switch work {

@@ -75,8 +75,8 @@ extension OwnerScopedQueue {
   private var isInsideBodyOrItsOnlyThread: Bool {
     if let queue = underlyingQueue, MainQueue.isMain(queue), MainQueue.isCurrent { return true }
     // What a worker runs between bodies, deinits for example, has no permit.
-    if let worker = Worker.current, worker.works(for: self) { return worker.isInBody }
-    return Worker.currentQueue === self
+    if let worker = Worker.current, worker.works(for: core) { return worker.isInBody }
+    return OwnerScopedQueue.ofThisThread === self
   }
 }
 

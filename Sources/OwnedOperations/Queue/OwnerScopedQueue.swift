@@ -22,7 +22,7 @@ import Synchronization
 /// A queue that nobody holds any more, nor its ``operationQueue``, finishes its work, and then goes. The jobs of a *suspended* queue go
 /// with it, cancelled: nobody could resume it.
 public final class OwnerScopedQueue: Sendable {
-  // The protocol between those who add work, workers, cancellers and owners that end stands at the head of `QueueState`.
+  // The protocol between those who add work, workers, cancellers and owners that end stands at the head of `Scheduler`.
 
   let core: QueueCore
   /// Operations of this queue whose work has begun.
@@ -32,11 +32,17 @@ public final class OwnerScopedQueue: Sendable {
   let isMain: Bool
   /// Owns the operations that have no owner: blocks, and those that run plain operations.
   let ownLifetime = OwnerLifetime()
+  /// What only the face needs.
+  let extras = Locked(Extras())
 
-  /// The core's.
-  let hint: QueueHint
-  /// For those who may outlive the queue. Written at the end of `init` only.
-  nonisolated(unsafe) private(set) var reference: QueueReference?
+  struct Extras {
+    var facade = FacadeReference()
+    /// Made when the first is needed.
+    var jobErrors: JobErrors?
+  }
+
+  /// For those who may outlive the queue.
+  var reference: QueueReference? { core.reference }
 
   /// Makes a queue.
   /// - Parameters:
@@ -57,16 +63,14 @@ public final class OwnerScopedQueue: Sendable {
     name: String?, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, isMain: Bool = false,
     driving: QueueDriving? = nil
   ) {
-    var state = QueueState(
+    var scheduler = Scheduler(
       name: name ?? "OwnerScopedQueue", limit: Self.checkedLimit(limit), qualityOfService: qualityOfService,
-      underlyingQueue: underlyingQueue)
-    state.limitAsSet = limit
-    if let driving { state.setDriving(driving) }
-    core = QueueCore(state, driver: driving?.driver)
-    hint = core.hint
+      underlyingQueue: underlyingQueue, ownLifetime: ownLifetime)
+    scheduler.limitAsSet = limit
+    if let driving { scheduler.setDriving(driving) }
+    core = QueueCore(scheduler, driver: driving?.driver)
     self.isMain = isMain
-    reference = QueueReference(self)
-    core.setQueue(self)
+    core.setHost(self, maker: core)
   }
 
   deinit {
@@ -88,100 +92,16 @@ public final class OwnerScopedQueue: Sendable {
     return limit == OperationQueue.defaultMaxConcurrentOperationCount ? .max : limit
   }
 
-  static func level(of priority: Operation.QueuePriority) -> Int {
-    switch priority {
-    case .veryHigh: 0
-    case .high: 1
-    case .low: 3
-    case .veryLow: 4
-    default: 2
-    }
-  }
-
   // MARK: Adding
 
   /// Adds a job. If its owner has ended, it is counted as cancelled, and released when this returns.
   @inline(__always)
   func submit(_ work: consuming Work, lifetime: Borrowed<OwnerLifetime>?, priority: Operation.QueuePriority) {
-    let level = Self.level(of: priority)
-    switch core.mutate(with: work, { state, followUp, work in state.add(work, lifetime, level: level, self, &followUp) }) {
+    let level = PriorityLevel.of(priority)
+    switch core.mutate(with: work, { state, followUp, work in state.add(work, lifetime, level: level, &followUp) }) {
     case .taken: break
     case .takenForHeldBackOwner: lifetime?.with { $0.ownerHold }?.lookAgainIfHeldBack()
     case .refused: refusedJobs.add()
-    }
-  }
-
-  // MARK: Workers
-
-  /// On the worker's thread.
-  /// - Parameter isForOwnWork: a body waits for work of this queue.
-  func workerWillBlock(_ worker: Worker, isForOwnWork: Bool) {
-    core.mutate { state, _ in
-      // Asked again, under the lock: an operation may have been finished from elsewhere, and its record counted.
-      let isInBody = worker.isInBody
-      if !isInBody { state.setOutside(worker) }
-      state.beginWait(of: worker)
-      state.settle(worker, includingCurrent: worker.isOutside)
-      state.takeBatchBack(from: worker)
-      if isForOwnWork, isInBody { state.yield(worker.permit, bodyOf: worker.currentSlot, in: worker.currentLane) }
-    }
-  }
-
-  /// What a body waits for has turned out to be work of this queue.
-  func workerYields(_ worker: Worker) {
-    core.mutate { state, _ in
-      if worker.isInBody { state.yield(worker.permit, bodyOf: worker.currentSlot, in: worker.currentLane) }
-    }
-  }
-
-  /// Whether the worker holds a permit that others may be in want of, if not now, then when somebody sets a limit.
-  func keepsPermit(_ worker: Worker) -> Bool { core.read { _ in !worker.permit.isYielded } }
-
-  func workerDidUnblock(_ worker: Worker) {
-    core.mutate { state, _ in state.endWait(of: worker) }?.wait(drivenBy: driver, for: "a turn to go on")
-  }
-
-  private static let slotsPerHold = 128
-
-  /// A slot keeps its lifetime, and one without work for no reason: a lifetime that is only dropped ends when nobody holds it.
-  /// Called when the queue has run out of work. Linear in the owners that it has had work of since.
-  func removeIdleSlots() {
-    let idle = core.read { $0.unfinished == 0 ? $0.stages[0].idleSlots : [] }
-    for start in stride(from: 0, to: idle.count, by: Self.slotsPerHold) {
-      core.mutate { _, _ in
-        for slot in idle[start..<min(idle.count, start + Self.slotsPerHold)] { if !slot.isRemoved { slot.stage.removeIfIdle(slot) } }
-      }
-    }
-    DeferredReleases.add(contentsOf: idle)
-  }
-
-  // MARK: Ends
-
-  /// Called by the reaper for a slot whose owner has ended.
-  func ownerDidEnd(_ slot: OwnerSlot) {
-    guard let taken = core.note({ $0.ownerDidEnd(slot) }) else { return }
-    finishCancelling(taken, of: slot, forEndedOwner: true)
-  }
-
-  /// Counts what `takePending` took out, tells those who wait, and releases it.
-  func finishCancelling(_ taken: [TakenWork], of slot: OwnerSlot, forEndedOwner: Bool) {
-    let jobs = taken.reduce(0) { $0 + $1.jobCount }
-    core.mutate { state, _ in state.countCancelled(jobs, of: slot, forEndedOwner: forEndedOwner) }
-    cancelNodes(in: taken)
-    for work in taken { work.release() }
-  }
-
-  /// The worker can't begin the record now: its owner is held by bodies only. It waits at the front of the ready lists, with all that the
-  /// owner has.
-  func putBack(_ work: consuming Work, from worker: Worker) -> QueueState.PutBack {
-    core.mutate(with: work) { state, _, work in state.putBack(work, from: worker) }
-  }
-
-  /// Somebody other than bodies holds the owner, or it has gone.
-  func goOn(with slot: OwnerSlot) {
-    core.mutate { state, _ in
-      slot.isHeldBack = false
-      if !slot.isRemoved { slot.stage.release(slot, ownerLimit: state.ownerLimit) }
     }
   }
 }
@@ -199,4 +119,13 @@ extension OwnerScopedQueue: CustomStringConvertible {
     let (name, count) = core.read { ($0.name, $0.unfinished - $0.unfinishedBarriers) }
     return "OwnerScopedQueue \"\(name)\" (\(count) unfinished)"
   }
+}
+
+extension QueueReference {
+  var queue: OwnerScopedQueue? { host.map { unsafeDowncast($0, to: OwnerScopedQueue.self) } }
+}
+
+extension OwnerScopedQueue {
+  /// The queue that this thread works for.
+  static var ofThisThread: OwnerScopedQueue? { ThreadSlot.queue.object(OwnerScopedQueue.self) }
 }

@@ -14,7 +14,7 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
   private var sentinel: FinishSentinel?
   /// Whether `start()` ran the work and returned when it was over: what Foundation counts as progress. Written by the thread that starts
   /// the proxy, before it finishes it; read after the finish.
-  private(set) var ranToItsEnd = false
+  private var hasRunToItsEnd = false
 
   /// - Throws: ``OwnerScopedQueueError`` if the operation has been started or is in a queue of ours.
   init(running operation: Operation, for queue: OwnerScopedQueue) throws(OwnerScopedQueueError) {
@@ -44,11 +44,22 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
 
   override var isReady: Bool { operation.isReady }
 
+  override var isToldOfNothing: Bool { true }
+
+  override var ranToItsEnd: Bool { hasRunToItsEnd }
+
+  /// What Foundation holds to be ready is ready: it was cancelled, or its dependencies were removed behind our back.
+  override func noticeReadiness() -> Bool {
+    guard operation.isReady else { return false }
+    dropDependencies()
+    return true
+  }
+
   override func perform() throws {
     let wasCancelled = operation.isCancelled
     operation.start()
     if operation.isFinished {
-      ranToItsEnd = !wasCancelled
+      hasRunToItsEnd = !wasCancelled
       plainOperationDidFinish()
       return
     }
@@ -73,7 +84,7 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
   }
 
   /// A cancelled operation waits for nothing.
-  func dropDependencies() {
+  private func dropDependencies() {
     for dependency in dependencies { removeDependency(dependency) }
   }
 }

@@ -16,15 +16,8 @@
 ///   next of the line, as with a limit of one. What is merely taken for it to wait behind is taken back.
 /// - `close` takes out what has not begun. What is added later is refused.
 final class SerialLine: DeliveryLine {
-  /// What the queue knows the line by. It keeps nothing.
-  final class Key: Sendable {
-    nonisolated(unsafe) var isClosed = false  // guarded by the queue's lock
-  }
-
-  /// Of normal priority.
-  static let level = OwnerScopedQueue.level(of: .normal)
-
-  private let key = Key()
+  /// What the scheduler knows the line by.
+  private let key = LineKey()
   private let queue: OwnerScopedQueue
   private let lifetime: OwnerLifetime
 
@@ -48,41 +41,4 @@ final class SerialLine: DeliveryLine {
     private let taken: [TakenWork]
     init(_ taken: [TakenWork]) { self.taken = taken }
   }
-}
-
-/// How much of a line is in the hands of workers. Guarded by the queue's lock.
-final class LineTurns {
-  let key: SerialLine.Key
-  private let unretainedSlot: Borrowed<OwnerSlot>  // which keeps the lane, and that this
-  /// Taken by a worker and not over.
-  var executing = 0 { didSet { countReturning() } }
-  /// The part of `executing` that has yielded: it waits for work of the queue.
-  var yielded = 0 { didSet { countReturning() } }
-  /// The part of `yielded` whose wait is over.
-  var returning = 0 { didSet { countReturning() } }
-  /// As the slot has it.
-  private var returningBehindLine = 0
-
-  init(of key: SerialLine.Key, _ slot: OwnerSlot) {
-    self.key = key
-    unretainedSlot = Borrowed(slot)
-  }
-
-  var isRunning: Bool { executing > yielded }
-
-  /// Those that return and wait for the line hold up nothing else of their owner.
-  private func countReturning() {
-    let count = isRunning ? returning : 0
-    guard count != returningBehindLine else { return }
-    unretainedSlot.with { $0.returningBehindLine += count - returningBehindLine }
-    returningBehindLine = count
-  }
-
-  /// Whether the next has to wait.
-  var isHeld: Bool { (isRunning || returning > 0) && !Mutation.lineRunsSideBySide.isOn }
-}
-
-extension Lane {
-  @inline(__always)
-  var isLineHeld: Bool { line?.isHeld ?? false }
 }

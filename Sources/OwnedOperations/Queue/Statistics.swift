@@ -1,5 +1,3 @@
-import Synchronization
-
 extension OwnerScopedQueue {
   /// What a queue has done since it was made. Jobs, operations and barriers count alike.
   ///
@@ -22,26 +20,18 @@ extension OwnerScopedQueue {
     /// Begun and not ended.
     public internal(set) var executing = 0
 
-    /// Counts jobs and graph nodes that are over.
-    mutating func count(_ tally: WorkBatch.Tally) {
-      started += tally.succeeded + tally.failed + tally.nodes
-      succeeded += tally.succeeded + tally.nodes
-      failed += tally.failed
-      cancelled += tally.cancelled + tally.skipped
-      skippedForEndedOwners += tally.skipped
-    }
+    init() {}
 
-    /// Counts an operation that has finished.
-    mutating func count(_ operation: OwnedOperation) {
-      let didRun = operation.didRun
-      if didRun { started += 1 }
-      switch operation.outcome {
-      case .failed: failed += 1
-      case .cancelled(let reason):
-        cancelled += 1
-        if case .ownerEnded = reason, !didRun { skippedForEndedOwners += 1 }
-      default: succeeded += 1
-      }
+    /// - Parameter executing: how much has begun and is not counted among the rest.
+    init(_ counts: WorkCounts, unfinished: Int, executing: Int) {
+      enqueued = counts.enqueued
+      started = counts.started + executing
+      succeeded = counts.succeeded
+      failed = counts.failed
+      cancelled = counts.cancelled
+      skippedForEndedOwners = counts.skippedForEndedOwners
+      pending = unfinished - executing
+      self.executing = executing
     }
   }
 
@@ -56,30 +46,9 @@ extension OwnerScopedQueue {
         state.settle(worker, includingCurrent: worker.isOutside)
         if worker.batch.isRunning { executing += 1 }
       }
-      var statistics = state.statistics
-      statistics.executing = executing
-      statistics.pending = state.unfinished - executing
-      statistics.started += executing
-      statistics.enqueued += refused
-      statistics.cancelled += refused
-      statistics.skippedForEndedOwners += refused
-      return statistics
+      var counts = state.statistics
+      counts.count(refused: refused)
+      return Statistics(counts, unfinished: state.unfinished, executing: executing)
     }
   }
-}
-
-/// Counts what many threads do. An object of its own, so that it does not lie beside what they only read.
-final class SharedCounter: Sendable {
-  private let count = Atomic<Int>(0)
-  var value: Int { count.load(ordering: .acquiring) }
-  func add() { count.add(1, ordering: .releasing) }
-}
-
-/// How the turns of owners with work of equal priority follow each other.
-public enum OwnerFairness: Hashable, Sendable {
-  /// In the order in which the work was added, whoever owns it.
-  case firstComeFirstServed
-  /// One piece of work of each owner after the other, so that an owner with much pending doesn't hold up the rest. The deliveries of an
-  /// observation take turns as if they had an owner of their own.
-  case roundRobin
 }

@@ -6,52 +6,28 @@ import Synchronization
 /// Worker objects are reused; threads are GCD's (but see `WorkerThreads`), and go when there is no work (but see `WorkerParking`). Each
 /// worker has a serial GCD queue of its own, because GCD gives serial queues a thread at once even while all threads of the concurrent pool
 /// are blocked.
-final class Worker: BlockingObserver, @unchecked Sendable {
-  // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
+final class Worker: ScheduledWorker, @unchecked Sendable {
+  // Safe to share: constants, and fields of the thread that drains, as marked. What the queue's lock guards is the base's.
 
-  let batch = WorkBatch()
   private let hint: QueueHint
   private let reference: QueueReference?
   private let dispatchQueue: DispatchQueue
   let parking = WorkerParking()
   /// Made once, because GCD has to copy other closures to the heap each time.
   private lazy var drainBlock = makeDrainBlock()
-  private unowned(unsafe) let queue: OwnerScopedQueue  // a worker runs only while a drain holds the queue
-
-  // Guarded by the queue's lock.
-  /// Position among the active workers.
-  var place = 0
-  /// Has been dispatched, and has neither begun what it was given nor looked for work.
-  var isArriving = false
-  var isStuck = false
-  /// Blocked in a wait of ours.
-  var isWaiting = false
-  /// See `QueueState+Permits`.
-  let permit = Permit()
-  /// Blocked in code of the user's that is no body, or was until it looks for work again.
-  var isOutside = false
-  /// Of the batch, among all of the queue.
-  var serial: UInt64 = 0
-  var lastSeen = Sighting()
-  var barrier: (@Sendable () -> Void)?
+  unowned(unsafe) let core: QueueCore  // a worker runs only while a drain holds the queue, and that its core
+  private let host: Borrowed<AnyObject>
 
   /// Of the thread, while the worker drains. Begun by the thread before it begins anything, and ended under the queue's lock, so the
   /// thread is there as long as the lock is held.
   private let clock = ThreadClock()
 
   // Of the draining thread.
-  private var batchSize = 1
   /// The thread counts among those of `WorkerThreads`. Set by whoever dispatches, before that.
   private var isFromPool = false
   private(set) var lastBatchWasSmall = false
-  /// The last batch was of one record by rule, not for lack of others. Written under the lock.
-  var takesOne = false
   /// When the last batch ended, if the worker has not waited since: the next one starts then.
   private var lastEnd: UInt64?
-  /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
-  private(set) var lastRecordTime: UInt64?
-  /// Whose work runs. It executes, so the slot is there.
-  private(set) unowned(unsafe) var currentSlot: OwnerSlot?
   private var isInRecord = false
   private var isRecordOver = false
   /// The record's, which keeps it.
@@ -65,40 +41,31 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   /// How many graph nodes to run before the next look at the clock.
   var chainStep: UInt32 = 1
   private(set) var hasBlockedInChain = false
-  private unowned(unsafe) var currentRun: GraphRun?  // the record that began the chain keeps it
+  private unowned(unsafe) var currentRun: (any NodeRun)?  // the record that began the chain keeps it
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.
   private let ownerFrame = UnsafeMutablePointer<OwnerBodyFrame>.allocate(capacity: 1)
-
-  /// What the monitor saw last.
-  struct Sighting: Equatable {
-    var serial: UInt64 = 0
-    var position: UInt64 = 0
-    var processorTime: UInt64 = 0
-  }
 
   /// The dispatch queue is somebody else's, who wants to use it, too.
   let isGuest: Bool
   /// How long to drain a queue that is somebody else's before letting others have a turn, in nanoseconds.
   static let guestTime: UInt64 = 1_000_000
-  /// Which make of worker this is; see `QueueState.workerMake`.
-  let make: Int
 
-  init(queue: OwnerScopedQueue, underlyingQueue: DispatchQueue?, name: String, qualityOfService: QualityOfService, make: Int) {
-    self.queue = queue
-    hint = queue.hint
-    reference = queue.reference
-    self.make = make
+  init(_ core: QueueCore, make: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
+    self.core = core
+    host = core.hostObject
+    hint = core.hint
+    reference = core.reference
     isGuest = underlyingQueue != nil
     dispatchQueue = underlyingQueue ?? DispatchQueue(label: name, qos: qualityOfService.dispatchQoS)
+    super.init(make: make)
   }
 
   deinit { ownerFrame.deallocate() }
 
-  /// Called by whoever the queue has told to: once, until the worker has left again.
-  func dispatch() {
-    if let driver = queue.core.driver { return driver.add(step(of: queue)) }
-    _ = Retained(queue)  // until the drain is over
+  override func dispatch() {
+    if let driver = core.driver { return driver.add(step(keeping: core.host)) }
+    _ = Retained(host.object)  // until the drain is over
     if parking.call() { return }
     isFromPool = !isGuest && WorkerThreads.takeFromPool()
     if isGuest || isFromPool || !ThreadStart.onNewThread(drainBlock) { ThreadStart.on(dispatchQueue, drainBlock) }
@@ -117,7 +84,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   /// - Returns: whether it has been called again.
   private func waitForCall(mayPark: Bool) -> Bool {
     let tidyUp = { [reference] in
-      reference?.queue?.removeIdleSlots()
+      reference?.whileThere { $0.removeIdleSlots() }
       return
     }
     var isTidy = false
@@ -134,36 +101,26 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   /// - Returns: whether the queue has no other worker now.
   private func drainQueue() -> Bool {
     parking.begin()
-    let queue = Retained(adopting: Borrowed(queue)).take()
-    return withAutoreleasePool { drain(queue) }
+    let host = Retained(adopting: host).take()
+    return withExtendedLifetime(host) { withAutoreleasePool { drain(core) } }
   }
 
   // MARK: The worker of this thread
 
   static var current: Worker? { ThreadSlot.worker.object(Worker.self) }
 
-  /// The queue that this thread works for.
-  static var currentQueue: OwnerScopedQueue? { ThreadSlot.queue.object(OwnerScopedQueue.self) }
-
   @inline(__always)
   func becomeCurrent(_ body: () -> Void) {
     ThreadSlot.worker.with(self) {
       ThreadSlot.blockingObserver.with(self) {
-        ThreadSlot.queue.with(queue, body)
+        host.with { ThreadSlot.queue.with($0, body) }
       }
     }
   }
 
-  func works(for queue: OwnerScopedQueue) -> Bool { self.queue === queue }
+  func works(for core: QueueCore) -> Bool { self.core === core }
 
   // MARK: Running
-
-  /// How many records to take: as many as take some 50 us, and never so many that other workers have to go without.
-  /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
-  ///   that comes later has to wait for more than one job of each of the others.
-  func batchLimit(ready: Int, turns: Int) -> Int {
-    max(1, min(batchSize, ready / QueueState.processors, turns / (2 * QueueState.processors)))
-  }
 
   private static let batchTime: UInt64 = 50_000
 
@@ -236,7 +193,7 @@ final class Worker: BlockingObserver, @unchecked Sendable {
         return holdBack(.operation(operation), at: index, until: hold, otherwise: .countsItself)
       }
       (currentOperation, currentIndex) = (operation, index)
-      queue.run(operation, at: batch.level)
+      core.run(operation, at: batch.level)
       currentOperation = nil
       end(index, .countsItself)
       // May run the owner's deinit, which is no body.
@@ -274,12 +231,12 @@ final class Worker: BlockingObserver, @unchecked Sendable {
       }
     case .executorJob(let job):
       batch.setBegun()
-      job.runSynchronously(on: queue.asUnownedTaskExecutor())
+      if let executor = core.host { job.runSynchronously(on: executor.asUnownedTaskExecutor()) }
       end(index, .succeeded)
     case .graphNode(let run, let node):
       batch.setCountsItself(at: index)
       currentIndex = index
-      run.run(from: node, on: self, queue)
+      run.run(from: node, on: self)
       end(index, .countsItself)
     }
   }
@@ -288,8 +245,8 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   /// - Parameter result: what becomes of the record if the owner has ended.
   private func holdBack(_ work: consuming Work, at index: Int, until hold: OwnerHold, otherwise result: WorkBatch.Result = .skipped) {
     isInRecord = false
-    switch queue.putBack(work, from: self) {
-    case .waits(let slot): hold.keep(HeldBackSlot(slot, queue))
+    switch core.putBack(work, from: self) {
+    case .waits(let slot): hold.keep(HeldBackSlot(slot, core))
     case .ended(let work):
       end(index, result)
       withExtendedLifetime(work) {}
@@ -322,12 +279,9 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     return WaitList.Inside(lifetime: operation.lifetime, operation: ObjectIdentifier(operation))
   }
 
-  /// Whether the record that the worker has begun last is the operation's, and not over. Under the queue's lock, after the rest of the
-  /// batch has been taken back: nothing else can begin then. The operation must not have been released.
-  ///
   /// The worker forgets the operation before it begins another record, by an exchange of the cursor that is loaded here first; and has said
   /// before that the record counts itself.
-  func isInside(_ operation: OwnedOperation) -> Bool {
+  override func isInside(_ operation: OwnedOperation) -> Bool {
     batch.hasBegun && currentAddress.load(ordering: .acquiring) == UInt(bitPattern: Borrowed(operation).address)
   }
 
@@ -343,9 +297,9 @@ final class Worker: BlockingObserver, @unchecked Sendable {
 
   // MARK: Graphs
 
-  func beginChain(of run: GraphRun) {
+  func beginChain(of run: any NodeRun) {
     currentRun = run
-    hasBlockedInChain = queue.core.driver != nil  // then each node is a step of its own
+    hasBlockedInChain = core.driver != nil  // then each node is a step of its own
   }
 
   @inline(__always)
@@ -354,32 +308,33 @@ final class Worker: BlockingObserver, @unchecked Sendable {
   func endChain() { currentRun = nil }
 
   /// The node of the run that this thread is inside of.
-  func graphNode(of run: GraphRun) -> UInt32? { currentRun === run ? currentNode : nil }
+  func graphNode(of run: any NodeRun) -> UInt32? { currentRun === run ? currentNode : nil }
 
   // MARK: Blocking
 
   override func willBlock(for target: WaitTarget) {
-    queue.workerWillBlock(self, isForOwnWork: isInBody && target.includesWork(of: queue))
+    core.workerWillBlock(self, isForOwnWork: isInBody && includesOwnWork(target))
   }
 
   override func isStillBlocked(for target: WaitTarget) -> Bool {
-    guard isInBody, queue.keepsPermit(self) else { return false }
-    guard target.includesWork(of: queue) else { return true }
-    queue.workerYields(self)
+    guard isInBody, core.keepsPermit(self) else { return false }
+    guard includesOwnWork(target) else { return true }
+    core.workerYields(self)
     return false
   }
 
-  override var driver: (any QueueDriver)? { queue.driver }
+  private func includesOwnWork(_ target: WaitTarget) -> Bool { core.host.map { target.includesWork(of: $0) } ?? false }
+
+  override var driver: (any QueueDriver)? { core.driver }
 
   override func didUnblock() {
     hasBlockedInChain = true
-    queue.workerDidUnblock(self)
+    core.workerDidUnblock(self)
   }
 
   // MARK: For the monitor
 
-  /// Processor time used by the draining thread, in nanoseconds; nil where that can't be told.
-  var processorTime: UInt64? { clock.now }
+  override var processorTime: UInt64? { clock.now }
 
   /// Whether there is something to run, given to the worker before it was dispatched.
   var hasWork: Bool { batch.hasRecords || barrier != nil }
@@ -392,7 +347,9 @@ final class Worker: BlockingObserver, @unchecked Sendable {
     clock.begin()
   }
 
-  func endDrain() { clock.end() }
+  override func endDrain() { clock.end() }
+
+  override func dismiss() { parking.dismiss() }
 }
 
 extension QualityOfService {
@@ -404,5 +361,11 @@ extension QualityOfService {
     case .background: .background
     default: .default
     }
+  }
+}
+
+extension QueueCore: WorkerMaker {
+  func makeWorker(_ make: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker {
+    Worker(self, make: make, name: name, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
   }
 }

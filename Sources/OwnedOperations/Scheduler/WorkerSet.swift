@@ -3,14 +3,14 @@
 struct WorkerSet {
   private static let mostResting = 64
   /// The active ones come first.
-  private var workers: ContiguousArray<Worker> = []
+  private var workers: ContiguousArray<ScheduledWorker> = []
   private(set) var activeCount = 0
 
-  var active: ArraySlice<Worker> { workers[..<activeCount] }
+  var active: ArraySlice<ScheduledWorker> { workers[..<activeCount] }
 
   /// The worker to dispatch, active from now on: the one that left last, or a new one.
   @inline(__always)
-  mutating func activate(orMake make: () -> Worker) -> Worker {
+  mutating func activate(orMake make: () -> ScheduledWorker) -> ScheduledWorker {
     if activeCount == workers.count { workers.append(make()) }
     let worker = workers[activeCount]
     worker.place = activeCount
@@ -19,7 +19,7 @@ struct WorkerSet {
   }
 
   /// - Parameter isKept: for its next time.
-  mutating func leave(_ worker: Worker, isKept: Bool) {
+  mutating func leave(_ worker: ScheduledWorker, isKept: Bool) {
     activeCount -= 1
     if worker.place != activeCount {
       workers.swapAt(worker.place, activeCount)
@@ -27,11 +27,11 @@ struct WorkerSet {
     }
     guard !isKept || workers.count - activeCount > Self.mostResting else { return }
     workers.swapAt(activeCount, workers.count - 1)
-    workers.removeLast().parking.dismiss()
+    workers.removeLast().dismiss()
   }
 
   mutating func discardResting() {
-    for worker in workers[activeCount...] { worker.parking.dismiss() }
+    for worker in workers[activeCount...] { worker.dismiss() }
     workers.removeLast(workers.count - activeCount)
   }
 }

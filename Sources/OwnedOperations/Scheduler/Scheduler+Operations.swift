@@ -1,10 +1,10 @@
-/// Operations on their way through the queue. The rules stand in `OwnerScopedQueue+Operations`.
-extension QueueState {
+/// Operations on their way through the queue. The rules stand in `QueueCore+Operations`.
+extension Scheduler {
   // MARK: Adding
 
   /// - Returns: why not, to be settled after unlocking.
-  mutating func add(_ operation: OwnedOperation, of queue: OwnerScopedQueue) -> OwnedOperation.Refusal? {
-    switch insert(operation, of: queue) {
+  mutating func add(_ operation: OwnedOperation, to host: any OperationScheduler) -> OwnedOperation.Refusal? {
+    switch insert(operation, to: host) {
     case .refused(let refusal): return refusal
     case .ready(let place): makeReady(place)
     case .blocked: break
@@ -16,17 +16,19 @@ extension QueueState {
 
   /// All or none.
   /// - Returns: why none, to be settled after unlocking.
-  mutating func add(_ operations: [OwnedOperation], of queue: OwnerScopedQueue, _ followUp: inout FollowUp) -> OwnedOperation.Refusal? {
+  mutating func add(_ operations: [OwnedOperation], to host: any OperationScheduler, now: UInt64, _ followUp: inout FollowUp)
+    -> OwnedOperation.Refusal?
+  {
     var attached = 0
     var ready: [OwnedOperation] = []
     var waiting: [OwnedOperation] = []
     for operation in operations {
-      switch insert(operation, of: queue) {
+      switch insert(operation, to: host) {
       case .refused(let refusal):
         for operation in operations.prefix(attached) { takeBack(operation) }
         return refusal
       case .ready: ready.append(operation)
-      case .blocked: if type(of: operation) == PlainOperationProxy.self { waiting.append(operation) }
+      case .blocked: if operation.isToldOfNothing { waiting.append(operation) }
       }
       attached += 1
     }
@@ -36,7 +38,7 @@ extension QueueState {
     for operation in ready {
       if let place = self.operations.place(of: operation) { makeReady(place) }
     }
-    watch(waiting, &followUp)
+    watch(waiting, now: now, &followUp)
     return nil
   }
 
@@ -48,23 +50,23 @@ extension QueueState {
   }
 
   /// Attaches and registers the operation.
-  mutating func insert(_ operation: OwnedOperation, of queue: OwnerScopedQueue) -> InsertResult {
+  mutating func insert(_ operation: OwnedOperation, to host: any OperationScheduler) -> InsertResult {
     var isReady = false
-    switch operation.attach(to: queue) {
+    switch operation.attach(to: host) {
     case .refused(let refusal): return .refused(refusal)
     case .ready: isReady = true
     case .blocked: break
     }
-    let slot = slot(for: operation, of: queue)
+    let slot = slot(for: operation)
     lastStage.with { stage in slot.with { stage.addBlocked($0) } }
     let place = operations.insert(operation, slot: slot)
     return isReady ? .ready(place) : .blocked
   }
 
   /// For an owner that is just ending, the work goes without one: it will be finished by its own lifetime.
-  private func slot(for operation: OwnedOperation, of queue: OwnerScopedQueue) -> Borrowed<OwnerSlot> {
+  private func slot(for operation: OwnedOperation) -> Borrowed<OwnerSlot> {
     let lifetime = Borrowed(operation.lifetime)
-    let isOwn = lifetime.address == Borrowed(queue.ownLifetime).address
+    let isOwn = lifetime.address == Borrowed(ownLifetime).address
     return slot(for: isOwn ? nil : lifetime) ?? lastStage.with { Borrowed($0.slotWithoutOwner) }
   }
 
@@ -79,7 +81,7 @@ extension QueueState {
   mutating func makeReady(_ place: Int) {
     let entry = operations[place]
     if entry.watchList != .none { unwatch(place) }
-    let level = OwnerScopedQueue.level(of: entry.unretainedOperation.with { $0.scheduledPriority })
+    let level = PriorityLevel.of(entry.unretainedOperation.with { $0.scheduledPriority })
     guard entry.levels & 1 << level == 0 else { return }
     operations[place].levels |= 1 << level
     let record = entry.unretainedSlot.with { slot in
@@ -93,7 +95,7 @@ extension QueueState {
   }
 
   /// The operation goes on without a thread of the queue's, and takes a permit with it. What the worker has taken beside it needs another.
-  mutating func detach(_ operation: OwnedOperation, from worker: Worker?) {
+  mutating func detach(_ operation: OwnedOperation, from worker: ScheduledWorker?) {
     if limit != .max || ownerLimit != .max, let worker { takeBatchBack(from: worker) }
     guard let place = operations.place(of: operation), !operations[place].isDetached else { return }
     operations[place].isDetached = true
@@ -120,7 +122,7 @@ extension QueueState {
     if isFromElsewhere, !entry.isDetached, operation.didRun { setWorkerOutside(of: operation) }
     if operation.didRun { endedOperations += 1 }
     statistics.count(operation)
-    let isProgress = progress != nil && (operation as? PlainOperationProxy)?.ranToItsEnd ?? operation.didRun
+    let isProgress = progress != nil && operation.ranToItsEnd
     finish(1, withoutRunning: isProgress ? 0 : 1)
     forgetTask(of: operation)
     waits.leave(ObjectIdentifier(operation))
@@ -133,7 +135,7 @@ extension QueueState {
         if entry.isDetached { stage.changeExecuting(slot, by: -1) }
       }
       if deadRecords > 0 {
-        for level in 0..<Stage.levelCount where entry.levels & 1 << level != 0 { noteDead(1, level: level, of: slot) }
+        for level in 0..<PriorityLevel.count where entry.levels & 1 << level != 0 { noteDead(1, level: level, of: slot) }
       }
       afterFinish(of: slot)
     }

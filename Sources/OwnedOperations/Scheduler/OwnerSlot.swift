@@ -6,10 +6,10 @@ final class OwnerSlot: LifetimeMember {
   let lifetime: OwnerLifetime?
   /// The same, for those who must not count references: the count is in a cache line that other threads want.
   let unretainedLifetime: Borrowed<OwnerLifetime>?
-  private let queue: QueueReference?
-  /// Valid until `isRemoved`.
-  var stage: Stage { unretainedStage.object }
-  let unretainedStage: Borrowed<Stage>  // used under the lock
+  /// Hears of the end; may outlive the queue.
+  private let listener: (any OwnerEndListener)?
+  /// The stage that it is in. Valid until `isRemoved`, under the lock; `Stage.swift` says what it is.
+  let unretainedHome: Borrowed<AnyObject>
 
   /// Retained.
   private typealias Lanes = (Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?)
@@ -43,16 +43,16 @@ final class OwnerSlot: LifetimeMember {
   /// Taken out of its stage, which may be gone: a call that was on its way finds nothing left to do.
   nonisolated(unsafe) var isRemoved = false
 
-  init(lifetime: OwnerLifetime?, stage: Stage, queue: QueueReference?, isSuspended: Bool) {
+  init(lifetime: OwnerLifetime?, home: AnyObject, listener: (any OwnerEndListener)?, isSuspended: Bool) {
     self.lifetime = lifetime
     unretainedLifetime = lifetime.map { Borrowed($0) }
-    unretainedStage = Borrowed(stage)
-    self.queue = queue
+    unretainedHome = Borrowed(home)
+    self.listener = listener
     self.isSuspended = isSuspended
   }
 
   deinit {
-    for level in 0..<Stage.levelCount { if let lane = unretainedLanes(level) { Retained(adopting: lane).release() } }
+    for level in 0..<PriorityLevel.count { if let lane = unretainedLanes(level) { Retained(adopting: lane).release() } }
   }
 
   /// Whether the owner may still have work started. Asked after the work is claimed: this load decides.
@@ -73,7 +73,7 @@ final class OwnerSlot: LifetimeMember {
 
   /// Nothing refers to the slot or its lanes.
   var isIdle: Bool {
-    unfinished == 0 && executing == 0 && (0..<Stage.levelCount).allSatisfy { lane(at: $0)?.work.count ?? 0 == 0 }
+    unfinished == 0 && executing == 0 && (0..<PriorityLevel.count).allSatisfy { lane(at: $0)?.work.count ?? 0 == 0 }
   }
 
   func lane(at level: Int) -> Lane? { unretainedLanes(level)?.object }
@@ -110,12 +110,12 @@ final class OwnerSlot: LifetimeMember {
   /// All that have work at this level, and maybe others.
   func forEachLane(at level: Int, _ body: (Lane) -> Void) {
     if let lane = lane(at: level) { body(lane) }
-    if level == SerialLine.level { lines?.byKey.visit(body) }
+    if level == LineKey.level { lines?.byKey.visit(body) }
   }
 
-  func lane(of line: SerialLine.Key) -> Lane? { lines?.byKey[line] }
+  func lane(of line: LineKey) -> Lane? { lines?.byKey[line] }
 
-  func makeLane(of line: SerialLine.Key) -> Lane {
+  func makeLane(of line: LineKey) -> Lane {
     if let lane = lane(of: line) { return lane }
     let lines = lines ?? LineLanes()
     self.lines = lines
@@ -132,23 +132,17 @@ final class OwnerSlot: LifetimeMember {
 
   /// The slot is about to go.
   func leaveBorrowedChunks() {
-    for level in 0..<Stage.levelCount { forEachLane(at: level) { $0.work.leaveBorrowedChunks() } }
+    for level in 0..<PriorityLevel.count { forEachLane(at: level) { $0.work.leaveBorrowedChunks() } }
   }
 
   func lifetimeDidEnd() {
-    queue?.queue?.ownerDidEnd(self)
+    listener?.ownerDidEnd(self)
   }
 }
 
-/// Work of an owner that is held back. Until that is decided it keeps its queue, which may have nobody else: it finishes its work before it
-/// goes.
-final class HeldBackSlot: HeldBackWork {
-  private let slot: OwnerSlot
-  private let queue: OwnerScopedQueue
-
-  init(_ slot: OwnerSlot, _ queue: OwnerScopedQueue) { (self.slot, self.queue) = (slot, queue) }
-
-  func ownerWasDecided() { queue.goOn(with: slot) }
+/// Whoever is to do what an owner's end asks for: a queue, as far as slots know.
+protocol OwnerEndListener: AnyObject, Sendable {
+  func ownerDidEnd(_ slot: OwnerSlot)
 }
 
 /// Slots that have been taken out of their stages and have yet to leave their lifetimes. Guarded by the queue's lock.
@@ -164,6 +158,11 @@ final class SlotDepartures {
     for slot in copy slots { slot.lifetime?.leave(slot) }
     DeferredReleases.add(contentsOf: slots)
   }
+}
+
+/// A box, because most slots have none.
+private final class LineLanes {
+  @exclusivity(unchecked) var byKey = PointerMap<Lane>()
 }
 
 /// The pending work of one owner at one priority, or in one line, in order. Guarded by the queue's lock.
@@ -188,7 +187,47 @@ final class Lane {
   }
 }
 
-/// A box, because most slots have none.
-private final class LineLanes {
-  @exclusivity(unchecked) var byKey = PointerMap<Lane>()
+/// What the scheduler knows a line by: jobs of one owner of which one runs at a time, see `SerialLine`. It keeps nothing.
+final class LineKey: Sendable {
+  nonisolated(unsafe) var isClosed = false  // guarded by the queue's lock
+
+  /// Of normal priority.
+  static let level = PriorityLevel.of(.normal)
+}
+
+/// How much of a line is in the hands of workers. Guarded by the queue's lock.
+final class LineTurns {
+  let key: LineKey
+  private let unretainedSlot: Borrowed<OwnerSlot>  // which keeps the lane, and that this
+  /// Taken by a worker and not over.
+  var executing = 0 { didSet { countReturning() } }
+  /// The part of `executing` that has yielded: it waits for work of the queue.
+  var yielded = 0 { didSet { countReturning() } }
+  /// The part of `yielded` whose wait is over.
+  var returning = 0 { didSet { countReturning() } }
+  /// As the slot has it.
+  private var returningBehindLine = 0
+
+  init(of key: LineKey, _ slot: OwnerSlot) {
+    self.key = key
+    unretainedSlot = Borrowed(slot)
+  }
+
+  var isRunning: Bool { executing > yielded }
+
+  /// Those that return and wait for the line hold up nothing else of their owner.
+  private func countReturning() {
+    let count = isRunning ? returning : 0
+    guard count != returningBehindLine else { return }
+    unretainedSlot.with { $0.returningBehindLine += count - returningBehindLine }
+    returningBehindLine = count
+  }
+
+  /// Whether the next has to wait.
+  var isHeld: Bool { (isRunning || returning > 0) && !Mutation.lineRunsSideBySide.isOn }
+}
+
+extension Lane {
+  @inline(__always)
+  var isLineHeld: Bool { line?.isHeld ?? false }
 }

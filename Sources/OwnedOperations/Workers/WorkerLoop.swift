@@ -1,30 +1,30 @@
 /// A worker's way from its call until it leaves: run what it was given, settle, look, take, run, and so on. What it has run is counted, and
-/// what it does next decided, in one hold of the lock (`QueueState.nextStep`).
+/// what it does next decided, in one hold of the lock (`Scheduler.nextStep`).
 ///
 /// It leaves last of all. Once it has left, it is the next to be sent for, and what it still did would hold up what comes then.
 extension Worker {
   /// - Returns: whether the queue has no other worker now.
-  func drain(_ queue: OwnerScopedQueue) -> Bool {
+  func drain(_ core: QueueCore) -> Bool {
     beginDrain()
     let deadline = isGuest ? Uptime.now + Self.guestTime : .max
-    var last = hasWork ? runOnce(queue.hint) : .nothing
+    var last = hasWork ? runOnce(core.hint) : .nothing
     while true {
       let isTimeUp = last != .nothing && deadline != .max && Uptime.now > deadline
-      switch queue.core.mutate({ state, _ in state.nextStep(of: self, after: last, isTimeUp: isTimeUp, queue) }) {
-      case .run: last = runOnce(queue.hint)
+      switch core.mutate({ scheduler, _ in scheduler.nextStep(of: self, after: last, isTimeUp: isTimeUp) }) {
+      case .run: last = runOnce(core.hint)
       case .lookAgain: last = .nothing
       case .letOthersRun:
         dispatch()
         return false
       case .leave(let isLast): return isLast
-      case .leaveLater: return queue.core.note { $0.leave(self) }
+      case .leaveLater: return core.note { $0.leave(self) }
       }
     }
   }
 
   /// Runs what the worker has been given.
   @inline(__always)
-  private func runOnce(_ hint: QueueHint) -> QueueState.LastStep {
+  private func runOnce(_ hint: QueueHint) -> Scheduler.LastStep {
     let isBarrier = barrier != nil
     becomeCurrent { run() }
     if lastBatchWasSmall { linger(hint) }

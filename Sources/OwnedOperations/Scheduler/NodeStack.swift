@@ -3,8 +3,7 @@ import Synchronization
 /// Ready nodes of a graph that a worker is going to run itself, and that others can take from it: to run them while the worker is busy or
 /// blocked, or to cancel them.
 ///
-/// All of them belong to one run, one owner and one priority. They are in the worker's hand (see `GraphRun`), in no ready list, and not
-/// begun. Only the worker puts nodes in. The queue's lock may be held when `lock` is taken, not the other way round.
+/// All of them have one source. They are in the worker's hand (see `GraphRun`), in no ready list, and not begun. Only the worker puts nodes in. The queue's lock may be held when `lock` is taken, not the other way round.
 final class NodeStack: Sendable {
   static let capacity = 256
 
@@ -15,20 +14,28 @@ final class NodeStack: Sendable {
   // Guarded by `lock`.
   private let nodes = RawStorage<UInt32>(capacity: capacity)
   nonisolated(unsafe) private var count = 0
-  nonisolated(unsafe) private var run: Borrowed<GraphRun>?  // a run that has not finished is kept by its queue
+  nonisolated(unsafe) private var source: Source?
+
+  /// Where nodes come from, and go back to.
+  struct Source {
+    /// One that has not finished is kept by its queue.
+    unowned(unsafe) let run: any NodeRun
+    let slot: Borrowed<OwnerSlot>
+    let level: Int
+  }
 
   var isEmpty: Bool { countHint.load(ordering: .relaxed) == 0 }
   var hasSeveral: Bool { countHint.load(ordering: .relaxed) > 1 }
 
   /// - Returns: false if the stack is full.
   @inline(__always)  // for each node
-  func push(_ node: UInt32, of run: GraphRun) -> Bool {
+  func push(_ node: UInt32, of source: Source) -> Bool {
     lock.lock()
     guard count < Self.capacity else {
       lock.unlock()
       return false
     }
-    self.run = Borrowed(run)
+    self.source = source
     nodes[count] = node
     count += 1
     countHint.store(count, ordering: .relaxed)
@@ -49,16 +56,16 @@ final class NodeStack: Sendable {
 
   /// Takes the nodes out, the one to be run next first.
   /// - Parameter leavesHalf: takes only those that were to be run last.
-  func take(leavesHalf: Bool = false) -> (run: GraphRun, nodes: ContiguousArray<UInt32>)? {
+  func take(leavesHalf: Bool = false) -> (source: Source, nodes: ContiguousArray<UInt32>)? {
     guard !isEmpty else { return nil }
     return lock.withLock {
-      guard count > 0, let run else { return nil }
+      guard count > 0, let source else { return nil }
       let taken = leavesHalf ? (count + 1) / 2 : count
       let result = ContiguousArray(UnsafeBufferPointer(start: nodes.start, count: taken).reversed())
       count -= taken
       for index in 0..<count { nodes[index] = nodes[index + taken] }
       countHint.store(count, ordering: .relaxed)
-      return (run.object, result)
+      return (source, result)
     }
   }
 }

@@ -1,5 +1,5 @@
 /// What is taken out of the ready lists and the batches, to be counted as cancelled and released after unlocking; what a worker puts back.
-extension QueueState {
+extension Scheduler {
   /// Takes the owner's pending jobs out. Records of operations go along: they are cancelled one by one.
   /// - Returns: what to count and release after unlocking.
   mutating func takePending(of slot: OwnerSlot) -> [TakenWork] {
@@ -23,7 +23,7 @@ extension QueueState {
     var taken: [(OwnerSlot, [TakenWork])] = []
     var barriers: [@Sendable () -> Void] = []
     var operations: [OwnedOperation] = []
-    var runs: [GraphRun] = []
+    var runs: [any NodeRun] = []
   }
 
   /// Takes out what the owner has pending.
@@ -39,7 +39,7 @@ extension QueueState {
 
   /// Takes out what the line has pending, which is cancelled. Nothing is added to it any more.
   /// - Returns: what to release after unlocking.
-  mutating func close(_ line: SerialLine.Key, of lifetime: OwnerLifetime) -> [TakenWork] {
+  mutating func close(_ line: LineKey, of lifetime: OwnerLifetime) -> [TakenWork] {
     line.isClosed = true
     var taken: [TakenWork] = []
     for stage in stages {
@@ -95,8 +95,8 @@ extension QueueState {
     case cancelled(Work)
   }
 
-  /// See `OwnerScopedQueue.putBack`.
-  mutating func putBack(_ work: consuming Work, from worker: Worker) -> PutBack {
+  /// See `QueueCore.putBack`.
+  mutating func putBack(_ work: consuming Work, from worker: ScheduledWorker) -> PutBack {
     // One whose batch was handed to it is here now, and may be held up by the owner's deinit.
     arrive(worker)
     takeBatchBack(from: worker)

@@ -4,7 +4,7 @@ import Synchronization
 /// One run of an ``OperationGraph`` on a queue. The queue keeps it until it has finished.
 ///
 /// All members may be used from any thread, also from inside nodes.
-public final class GraphRun: Sendable, LifetimeMember {
+public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   // Protocol
   //
   // - `counts[n]`: how many predecessors of node n are unfinished. Who finishes a node decrements those of its successors (acquiring and
@@ -25,8 +25,8 @@ public final class GraphRun: Sendable, LifetimeMember {
   let structure: GraphStructure
   let policy: DependencyPolicy
   private let storage: GraphStorage
-  private let reference: QueueReference?
-  var queue: OwnerScopedQueue? { reference?.queue }
+  /// Nothing is left to do once the queue has gone: it takes its runs along.
+  let reference: QueueReference?
 
   // Pointers to atomics, and to what is written before the run is published.
   let arrays: GraphArrays
@@ -67,7 +67,7 @@ public final class GraphRun: Sendable, LifetimeMember {
     var isEndOfOwner: Bool { self == .ownerEnded || self == .graphOwnerEnded }
   }
 
-  init(of storage: GraphStorage, _ structure: GraphStructure, _ bodies: NodeBodies, _ policy: DependencyPolicy, queue: OwnerScopedQueue) {
+  init(of storage: GraphStorage, _ structure: GraphStructure, _ bodies: NodeBodies, _ policy: DependencyPolicy, queue: QueueCore) {
     self.storage = storage
     self.structure = structure
     self.bodies = bodies
@@ -155,6 +155,9 @@ public final class GraphRun: Sendable, LifetimeMember {
 
   // MARK: Waiting
 
+  /// The queue, or its heir; nil if it has gone.
+  private var host: (any QueueHost)? { reference?.whileThere { $0.host } ?? nil }
+
   /// Blocks until all nodes have finished. Inside work of the same queue, another thread takes the work over meanwhile.
   ///
   /// A node can't wait for its own run: that is reported on standard error, and returns at once.
@@ -172,13 +175,13 @@ public final class GraphRun: Sendable, LifetimeMember {
       return isOver
     }
     guard !isOver else { return }
-    if let queue { BlockingRegion.perform(for: .work(of: queue, ownedBy: nil), thread) } else { thread.wait() }
+    if let host { BlockingRegion.perform(for: .work(of: host, ownedBy: nil), thread) } else { thread.wait() }
   }
 
   /// Returns when all nodes have finished.
   public func finished() async {
-    guard !isFinished, let queue else { return await waitInTask() }
-    await WaitTarget.work(of: queue, ownedBy: nil).whileWaiting { await waitInTask() }
+    guard !isFinished, let host else { return await waitInTask() }
+    await WaitTarget.work(of: host, ownedBy: nil).whileWaiting { await waitInTask() }
   }
 
   private func waitInTask() async {
@@ -213,7 +216,7 @@ public final class GraphRun: Sendable, LifetimeMember {
 
   private func perform(_ actions: [@Sendable (GraphRun) -> Void]) {
     guard !actions.isEmpty else { return }
-    if let driver = queue?.driver {
+    if let driver = reference?.whileThere({ $0.driver }) ?? nil {
       let step = DrivenStep(isShuffled: false) { [self] isNamed in
         for action in actions { action(self) }
         return .ran(isNamed ? "what a graph has to do when it is finished" : nil)
@@ -242,7 +245,7 @@ public final class GraphRun: Sendable, LifetimeMember {
 
   /// Nodes without successors have finished.
   /// - Parameter queue: nil if it is being deinitialised.
-  func sinksDidFinish(_ count: Int, on queue: OwnerScopedQueue?) {
+  func sinksDidFinish(_ count: Int, on queue: QueueCore?) {
     guard unfinishedSinks.subtract(count, ordering: .acquiringAndReleasing).newValue == 0 else { return }
     // What they captured is released here, and is no body.
     ThreadSlot.blockingObserver.object(BlockingObserver.self)?.bodyDidEnd(of: self)

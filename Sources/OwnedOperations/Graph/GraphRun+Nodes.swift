@@ -8,10 +8,16 @@ extension GraphRun {
   /// Runs a node whose record came up, or a bundle of roots; then those that it made ready, and so on. It doesn't go through the queue as
   /// long as nothing stands against it: a successor of another owner or priority, more urgent work, a limit or a suspension, or other work
   /// that has waited for a while. What it can't run at once waits in the worker's `NodeStack`, where others can take it.
-  func run(from number: UInt32, on worker: Worker, _ queue: OwnerScopedQueue) {
+  func run(from number: UInt32, on worker: AnyObject) {
+    let worker = unsafeDowncast(worker, to: Worker.self)
+    run(from: number, on: worker, worker.core)
+  }
+
+  private func run(from number: UInt32, on worker: Worker, _ queue: QueueCore) {
     let stack = worker.batch.nodeStack
     guard var node = takeInHand(number, stack) else { return }
     let attributes = arrays.attributes[Int(node)]
+    let source = source(of: node)
     var time = ChainTime(worker)
     var succeeded: UInt32 = 0
     var count: UInt32 = 0
@@ -43,7 +49,7 @@ extension GraphRun {
       }
       var goesOn = !worker.hasBlockedInChain && queue.hint.mayGoOn(at: attributes.level)
       if goesOn, time.isDue(count) { goesOn = !time.isUsedUp(worker, queue, level: attributes.level) }
-      if goesOn { found.pushSiblings(to: stack, of: self) }
+      if goesOn { found.pushSiblings(to: stack, of: source) }
       if goesOn, found.hasOthers {
         queue.list(found, of: self)
         found.forgetOthers()
@@ -51,7 +57,7 @@ extension GraphRun {
       }
       if goesOn, !stack.isEmpty {
         if found.next == nil { found.next = stack.pop() }
-        if !stack.isEmpty, !queue.hint.hasReadyWork(at: attributes.level) { queue.share(stack) }
+        if !stack.isEmpty, !queue.hint.hasReadyWork(at: attributes.level) { queue.share(stack, of: self) }
       }
       if !goesOn {
         queue.flush(stack)
@@ -71,7 +77,7 @@ extension GraphRun {
     var last: UInt32?
     for node in structure.nodes(ofBundle: number).reversed() where claim(node) {
       // There is room: the stack is empty when a record begins, and larger than a bundle.
-      if let last { _ = stack.push(last, of: self) }
+      if let last { _ = stack.push(last, of: source(of: last)) }
       last = node
     }
     return last
@@ -80,6 +86,18 @@ extension GraphRun {
   /// The node, or those of a bundle of roots.
   func nodes(of number: UInt32) -> ContiguousArray<UInt32> {
     number < structure.nodeCount ? [number] : ContiguousArray(structure.nodes(ofBundle: number))
+  }
+
+  /// Where the node goes back to.
+  @inline(__always)  // for each record
+  func source(of node: UInt32) -> NodeStack.Source {
+    let attributes = arrays.attributes[Int(node)]
+    return NodeStack.Source(run: self, slot: slots[attributes.lifetime].unsafelyUnwrapped.borrowed, level: attributes.level)
+  }
+
+  func list(_ nodes: ContiguousArray<UInt32>) -> Bool {
+    for node in nodes { markListed(node) }
+    return nodes.allSatisfy { cancellations[arrays.attributes[Int($0)].lifetime].load(ordering: .relaxed) == 0 }
   }
 
   @inline(__always)  // for each node
@@ -99,8 +117,8 @@ extension GraphRun {
       return .succeeded
     } catch let heldBack as NodeHeldBack {
       worker.batch.setNodesOver(succeeded)
-      guard let slot = queue?.putBack(node, of: self) else { return .ownerEnded }
-      if let queue { heldBack.hold.keep(HeldBackSlot(slot, queue)) }
+      guard let slot = worker.core.putBack(node, of: self) else { return .ownerEnded }
+      heldBack.hold.keep(HeldBackSlot(slot, worker.core))
       return .listed
     } catch is NodeOwnerHasGone {
       worker.batch.setNodesOver(succeeded)
@@ -168,11 +186,16 @@ extension GraphRun {
 
   /// - Parameter lifetime: cancels the nodes of this one only.
   func cancel(_ reason: NodeState, ownedBy lifetime: OwnerLifetime? = nil) {
-    // Without a queue there is nothing left to cancel: it takes its runs along.
-    guard let queue, !isFinished else { return }
+    reference?.whileThere { cancel(reason, ownedBy: lifetime, on: $0) }
+  }
+
+  func cancelNodes(ownedBy lifetime: OwnerLifetime?) { cancel(.cancelled, ownedBy: lifetime) }
+
+  private func cancel(_ reason: NodeState, ownedBy lifetime: OwnerLifetime?, on queue: QueueCore) {
+    guard !isFinished else { return }
     let owners = structure.lifetimes.indices.filter { lifetime == nil || structure.lifetimes[$0] === lifetime }
     guard !owners.isEmpty else { return }
-    queue.core.mutate { state, _ in
+    queue.mutate { state, _ in
       for owner in owners where cancellations[owner].load(ordering: .relaxed) == 0 {
         cancellations[owner].store(reason.rawValue, ordering: .releasing)
       }
@@ -188,7 +211,7 @@ extension GraphRun {
   }
 
   /// Takes those listed nodes in hand that are to be cancelled.
-  private func cancelListed(otherwise reason: NodeState, on queue: OwnerScopedQueue?) {
+  private func cancelListed(otherwise reason: NodeState, on queue: QueueCore?) {
     var claimed: ContiguousArray<UInt32> = []
     for node in 0..<UInt32(structure.nodeCount)
     where states[Int(node)].load(ordering: .acquiring) == NodeState.listed.rawValue && reasonNotToRun(node) != nil && claim(node) {
@@ -198,13 +221,17 @@ extension GraphRun {
   }
 
   /// The queue has taken the records of these nodes out of its ready lists.
-  func recordsWereTakenOut(_ nodes: [UInt32], on queue: OwnerScopedQueue) {
-    cancelNodes(ContiguousArray(nodes.filter { claim($0) }), otherwise: .cancelled, on: queue)
+  func recordsWereTakenOut(_ nodes: [UInt32]) {
+    let claimed = ContiguousArray(nodes.filter { claim($0) })
+    guard !claimed.isEmpty else { return }
+    if reference?.whileThere({ cancelNodes(claimed, otherwise: .cancelled, on: $0) }) == nil {
+      cancelNodes(claimed, otherwise: .cancelled, on: nil)
+    }
   }
 
   /// Cancels nodes that the caller has in hand, and those after them that are to be cancelled as well, wave by wave. Others that become
   /// ready are listed.
-  func cancelNodes(_ nodes: ContiguousArray<UInt32>, otherwise reason: NodeState, on queue: OwnerScopedQueue?) {
+  func cancelNodes(_ nodes: ContiguousArray<UInt32>, otherwise reason: NodeState, on queue: QueueCore?) {
     var wave = nodes
     var sinks = 0
     while !wave.isEmpty {
@@ -238,7 +265,7 @@ extension GraphRun {
 /// Cancelled nodes in a row of the same owner, to be counted together.
 private struct CancelledNodes {
   let run: GraphRun
-  let queue: OwnerScopedQueue?
+  let queue: QueueCore?
   var owner = 0
   var level = 0
   var count = 0
@@ -292,12 +319,12 @@ struct ReadyNodes {
 
   /// So that they come out in order. Those that find no room go to the queue.
   @inline(__always)  // for each node
-  mutating func pushSiblings(to stack: NodeStack, of run: GraphRun) {
+  mutating func pushSiblings(to stack: NodeStack, of source: NodeStack.Source) {
     guard let sibling else { return }
     let fitting = min(siblings.count, NodeStack.capacity / 2)
     for node in siblings[fitting...] { add(node) }
-    for node in siblings[..<fitting].reversed() where !stack.push(node, of: run) { add(node) }
-    if !stack.push(sibling, of: run) { add(sibling) }
+    for node in siblings[..<fitting].reversed() where !stack.push(node, of: source) { add(node) }
+    if !stack.push(sibling, of: source) { add(sibling) }
     self.sibling = nil
     siblings.removeAll(keepingCapacity: true)
   }
@@ -348,7 +375,7 @@ private struct ChainTime {
   func isDue(_ count: UInt32) -> Bool { count >= nextLook }
 
   /// Whether the time is up and somebody else wants the thread.
-  mutating func isUsedUp(_ worker: Worker, _ queue: OwnerScopedQueue, level: Int) -> Bool {
+  mutating func isUsedUp(_ worker: Worker, _ queue: QueueCore, level: Int) -> Bool {
     let now = Uptime.now
     var step = UInt64(worker.chainStep)
     if firstLook == 0 {

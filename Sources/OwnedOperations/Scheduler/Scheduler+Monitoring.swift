@@ -1,35 +1,17 @@
-import Dispatch
-
-/// Looks, every two milliseconds while a queue is busy, for workers that have neither begun a record nor used their processor since the
-/// last look. They are blocked in something that we are not told of (sleep, I/O, a lock): another worker may take over, and what they had
-/// taken in advance goes back to the ready lists. That of workers that compute for so long does, too.
-///
-/// One timer per busy queue; none while every worker finds work and slots in plenty.
-extension OwnerScopedQueue {
-  private static let monitorInterval = DispatchTimeInterval.milliseconds(2)
-  static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
-
-  func scheduleLookAtWorkers() {
-    if core.driver != nil { return }
-    Uptime.call(after: Self.monitorInterval, on: Self.monitorQueue) { [reference] in reference?.queue?.lookAtWorkers() }
-  }
-
-  func lookAtWorkers() { core.mutate { state, _ in state.lookAtWorkers(self) } }
-}
-
-extension QueueState {
+/// A look at the workers. When, and why, stands in `WorkerMonitor`.
+extension Scheduler {
   /// 100 ms.
   private static let mostQuietLooks = 50
   /// A thread that used less of its processor than this since the last look is taken to be blocked, in nanoseconds.
   private static let leastProcessorTime: UInt64 = 300_000
 
-  fileprivate mutating func lookAtWorkers(_ queue: OwnerScopedQueue) {
+  mutating func lookAtWorkers() {
     isMonitored = false
     var hasMoved = false
     for worker in workers.active where look(at: worker) { hasMoved = true }
     letMoreIn(hasMoved: hasMoved)
     let needsMonitor = stuck > 0 || hasWork || !runs.isEmpty || workers.active.contains { $0.batch.hasRest }
-    if needsMonitor, !workers.active.isEmpty { monitor(queue) }
+    if needsMonitor, !workers.active.isEmpty { monitor() }
   }
 
   /// Whatever bodies do: one more worker whenever work is ready and none has finished for long.
@@ -45,8 +27,8 @@ extension QueueState {
   }
 
   /// - Returns: whether the worker has begun something since the last look.
-  private mutating func look(at worker: Worker) -> Bool {
-    var sighting = Worker.Sighting(serial: worker.serial, position: worker.batch.position)
+  private mutating func look(at worker: ScheduledWorker) -> Bool {
+    var sighting = ScheduledWorker.Sighting(serial: worker.serial, position: worker.batch.position)
     let last = worker.lastSeen
     let processorTime = worker.processorTime
     sighting.processorTime = processorTime ?? 0
@@ -56,7 +38,7 @@ extension QueueState {
       return false
     }
     let hasMoved = sighting.serial != last.serial || sighting.position != last.position
-    if !hasMoved, sighting.serial != 0 { recordTime = QueueState.unknownTime }
+    if !hasMoved, sighting.serial != 0 { recordTime = Scheduler.unknownTime }
     let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false
     let isStuck = !hasMoved && !isComputing && sighting.serial != 0
     setStuck(worker, isStuck && !worker.isWaiting)

@@ -22,11 +22,11 @@ import Foundation
 /// the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order, and the worker finds
 /// its batch empty and looks here. So a handed job waits for nothing and holds up nobody.
 ///
-/// Permits: who may run. All decisions are in `QueueState+Permits`.
+/// Permits: who may run. All decisions are in `Scheduler+Permits`.
 ///
 /// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
 /// have a deinit of the user's, so records are released after unlocking.
-struct QueueState: ~Copyable {
+struct Scheduler: ~Copyable {
   // First what every addition touches, so that it shares a few cache lines.
 
   /// The first and the last of `stages`, for those who must not count references.
@@ -39,10 +39,10 @@ struct QueueState: ~Copyable {
   /// Those of the active workers that have not looked for work yet.
   var arriving = 0
   /// The worker that was given work before it was dispatched, until it takes the lock.
-  var handover: Borrowed<Worker>?
+  var handover: Borrowed<ScheduledWorker>?
   /// Active, and blocked in a wait that we know of: their processor is free.
   var waiting = 0
-  /// Active, and without a permit until they come back: see `QueueState+Permits`.
+  /// Active, and without a permit until they come back: see `Scheduler+Permits`.
   var yielded = 0
   /// Active, and found by the monitor not to be using its processor.
   var stuck = 0
@@ -53,13 +53,16 @@ struct QueueState: ~Copyable {
   var waits = WaitList()
   var isSuspended = false
   var isBarrierRunning = false
+  /// A look at the workers is due, or is being asked for.
   var isMonitored = false
+  /// It is to be asked for after unlocking.
+  var asksForMonitor = false
   /// See `QueueDriving`.
   var isDriven = false
   var fairness = OwnerFairness.firstComeFirstServed
   /// Pending and executing work of all stages, barriers included.
   var unfinished = 0
-  var statistics = OwnerScopedQueue.Statistics()
+  var statistics = WorkCounts()
 
   /// Never empty. Work is taken from the first and added to the last.
   private(set) var stages: StageList
@@ -72,7 +75,7 @@ struct QueueState: ~Copyable {
   var garbage: [TakenWork] = []
   let departures = SlotDepartures()
   /// Runs of graphs that have not finished.
-  var runs: [ObjectIdentifier: GraphRun] = [:]
+  var runs: [ObjectIdentifier: any NodeRun] = [:]
   var operations = OperationRegistry()
   /// Operations that have finished after their work had begun.
   var endedOperations = 0
@@ -90,10 +93,11 @@ struct QueueState: ~Copyable {
   var progress: Progress?
   var underlyingQueue: DispatchQueue?
   /// For slots, which may outlive the queue.
-  var reference: QueueReference?
-  var facade = FacadeReference()
-  /// Made when the first is needed.
-  var jobErrors: JobErrors?
+  var listener: (any OwnerEndListener)?
+  /// Has the scheduler.
+  unowned(unsafe) var maker: (any WorkerMaker)?
+  /// Owns the operations that have no owner.
+  var ownLifetime: OwnerLifetime
   /// Counts changes of what workers are made from; a worker of an older make takes no more work.
   var workerMake = 0
   /// Counts batches, so that the order in which they were taken can be told.
@@ -105,7 +109,7 @@ struct QueueState: ~Copyable {
   /// Chooses among what may begin, in place of order.
   var shuffler: (any QueueDriver)?
 
-  init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
+  init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, ownLifetime: OwnerLifetime) {
     let stage = Stage(fairness: .firstComeFirstServed, departures: departures)
     stages = StageList(stage)
     firstStage = Borrowed(stage)
@@ -114,6 +118,7 @@ struct QueueState: ~Copyable {
     self.limit = limit
     self.qualityOfService = qualityOfService
     self.underlyingQueue = underlyingQueue
+    self.ownLifetime = ownLifetime
   }
 
   /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active
@@ -144,13 +149,13 @@ struct QueueState: ~Copyable {
   /// Adds a job behind everything of its priority; or, if the queue is idle, gives it to a worker.
   @inline(__always)
   mutating func add(
-    _ work: consuming Work, _ lifetime: Borrowed<OwnerLifetime>?, level: Int, _ queue: OwnerScopedQueue, _ followUp: inout FollowUp
+    _ work: consuming Work, _ lifetime: Borrowed<OwnerLifetime>?, level: Int, _ followUp: inout FollowUp
   ) -> Addition {
     guard let slot = slot(for: lifetime) else { return .refused(work) }
     guard isIdle, !slot.with({ $0.isHeld(ownerLimit) }) else { return add(work, to: slot, level: level) }
     statistics.enqueued += 1
     unfinished += 1
-    followUp.worker = handOver(work, of: slot, level: level, queue)
+    followUp.worker = handOver(work, of: slot, level: level)
     return .taken
   }
 
@@ -163,7 +168,7 @@ struct QueueState: ~Copyable {
   }
 
   /// Adds a job to a line of the owner's. It is refused, too, if the line is closed.
-  mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: SerialLine.Key) -> Addition {
+  mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: LineKey) -> Addition {
     guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return .refused(job) }
     statistics.enqueued += 1
     unfinished += 1
@@ -178,7 +183,7 @@ struct QueueState: ~Copyable {
   }
 
   private func makeSlot(_ lifetime: OwnerLifetime, in stage: Stage) -> OwnerSlot {
-    let slot = OwnerSlot(lifetime: lifetime, stage: stage, queue: reference, isSuspended: isSuspended(lifetime))
+    let slot = OwnerSlot(lifetime: lifetime, home: stage, listener: listener, isSuspended: isSuspended(lifetime))
     slot.awaited = waits[lifetime]
     return slot
   }
@@ -194,7 +199,7 @@ struct QueueState: ~Copyable {
   var takesOne: Bool { ownerLimit != .max || waits.hasOwners || keepsOrder || isDriven }
 
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
-  mutating func take(for worker: Worker, _ queue: OwnerScopedQueue) -> Bool {
+  mutating func take(for worker: ScheduledWorker) -> Bool {
     guard !isSuspended, worker.make == workerMake, mayTake else { return false }
     while true {
       let level = firstStage.with { stage -> Int? in
@@ -207,7 +212,7 @@ struct QueueState: ~Copyable {
       if let level {
         worker.batch.publish(level: level)
         worker.serial = nextSerial()
-        if worker.batch.count > 1 || !runs.isEmpty { monitor(queue) }
+        if worker.batch.count > 1 || !runs.isEmpty { monitor() }
         return true
       }
       guard isBarrierDue else { return false }
@@ -287,7 +292,7 @@ struct QueueState: ~Copyable {
   }
 
   /// Counts what the worker has run, and says what it does next.
-  mutating func nextStep(of worker: Worker, after last: LastStep, isTimeUp: Bool, _ queue: OwnerScopedQueue) -> NextStep {
+  mutating func nextStep(of worker: ScheduledWorker, after last: LastStep, isTimeUp: Bool) -> NextStep {
     if last != .nothing { settle(worker, after: last) }
     // Also after a look at which there was nothing but releases: they may have blocked.
     comeBack(worker)
@@ -297,14 +302,14 @@ struct QueueState: ~Copyable {
       setArriving(worker)
       return .letOthersRun
     }
-    if take(for: worker, queue) { return .run }
+    if take(for: worker) { return .run }
     if hasReleases { return .lookAgain }
     worker.endDrain()
     if Mutation.leavesInASecondHold.isOn { return .leaveLater }
     return .leave(isLast: leave(worker))
   }
 
-  mutating func settle(_ worker: Worker, after last: LastStep) {
+  mutating func settle(_ worker: ScheduledWorker, after last: LastStep) {
     takeBatchBack(from: worker)
     settleBatch(of: worker)
     if let time = worker.lastRecordTime { measured(time) }
@@ -322,7 +327,7 @@ struct QueueState: ~Copyable {
   // MARK: Finishing
 
   /// For the worker between batches: counts all that it has begun.
-  mutating func settleBatch(of worker: Worker) {
+  mutating func settleBatch(of worker: ScheduledWorker) {
     worker.batch.giveBackChunk(pool: &pool)
     settle(worker, includingCurrent: true)
     worker.batch.empty()
@@ -330,7 +335,7 @@ struct QueueState: ~Copyable {
 
   /// Counts what the worker has finished.
   /// - Parameter includingCurrent: whether the record that it began last is over.
-  mutating func settle(_ worker: Worker, includingCurrent: Bool) {
+  mutating func settle(_ worker: ScheduledWorker, includingCurrent: Bool) {
     var finished = 0
     var notRun = 0
     worker.batch.settle(includingCurrent: includingCurrent) { lane, tally in
@@ -393,12 +398,31 @@ struct QueueState: ~Copyable {
   }
 
   /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
-  mutating func takeBatchBack(from worker: Worker) {
+  mutating func takeBatchBack(from worker: ScheduledWorker) {
     let level = worker.batch.level
     worker.batch.takeRest { records, count, lane in
       lane.slot.stage.giveBack(movingFrom: records, count: count, lane: lane, level: level)
     }
-    if let (run, nodes) = worker.batch.nodeStack.take() { putBack(nodes, of: run) }
+    if let (source, nodes) = worker.batch.nodeStack.take() { putBack(nodes, of: source) }
+  }
+
+  /// Puts nodes that a worker had kept for itself before all others of their owner and priority. Those that have been cancelled meanwhile
+  /// are finished after unlocking.
+  mutating func putBack(_ nodes: ContiguousArray<UInt32>, of source: NodeStack.Source) {
+    guard !nodes.isEmpty else { return }
+    let (run, slot) = (source.run, source.slot.object)
+    guard run.list(nodes), !slot.hasEnded else {
+      var list = WorkList()
+      for node in nodes { list.append(.graphNode(run, node), pool: &pool) }
+      garbage.append(TakenWork(list))
+      return
+    }
+    let records = UnsafeMutablePointer<Work>.allocate(capacity: nodes.count)
+    for (index, node) in nodes.enumerated() { (records + index).initialize(to: .graphNode(run, node)) }
+    // They go back as if they were records that had been taken, which count as executing.
+    slot.stage.changeExecuting(slot, by: nodes.count)
+    slot.stage.giveBack(movingFrom: records, count: nodes.count, lane: slot.makeLane(at: source.level), level: source.level)
+    records.deallocate()
   }
 
   /// Whether something is to be released after unlocking, which may run code of the user's.

@@ -1,14 +1,14 @@
 import Foundation
 
-/// How many workers a queue has, and when it sends for one. The rules stand in `QueueState`.
-extension QueueState {
+/// How many workers a queue has, and when it sends for one. The rules stand in `Scheduler`.
+extension Scheduler {
   static let unknownTime = UInt64(UInt32.max)
   /// Sending for a worker costs whoever adds work, and the worker, several microseconds.
   private static let leastWorkForWorker: UInt64 = 20_000
   /// About what it takes a worker to arrive.
   private static let leastTimeForWorker: UInt64 = 5_000
 
-  static let processors = max(2, ProcessInfo.processInfo.activeProcessorCount)
+  static let processors = Processors.count
   /// Not counting those that are blocked in a wait of ours.
   private static let mostWorkers = 192
   private static let mostUnlimitedWorkers = 64
@@ -36,7 +36,7 @@ extension QueueState {
   // MARK: Sending for workers
 
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
-  mutating func workerToDispatch(_ queue: OwnerScopedQueue) -> Worker? {
+  mutating func workerToDispatch() -> ScheduledWorker? {
     guard hasWork, !returnsComeFirst else { return nil }
     if arriving > 0 {
       endHandover()
@@ -44,34 +44,34 @@ extension QueueState {
     }
     guard isWorthWorker else {
       // The work may turn out to take longer than that of late.
-      monitor(queue)
+      monitor()
       return nil
     }
     let most = limit == .max ? Self.mostUnlimitedWorkers : Self.mostWorkers
     guard maySend, workers.activeCount - waiting < most else {
-      monitor(queue)
+      monitor()
       return nil
     }
-    return sendWorker(queue)
+    return sendWorker()
   }
 
   @inline(__always)
-  private mutating func sendWorker(_ queue: OwnerScopedQueue) -> Worker {
+  private mutating func sendWorker() -> ScheduledWorker {
     let worker = workers.activate {
-      Worker(queue: queue, underlyingQueue: underlyingQueue, name: name, qualityOfService: qualityOfService, make: workerMake)
+      maker.unsafelyUnwrapped.makeWorker(workerMake, name: name, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
     }
     setArriving(worker)
     return worker
   }
 
   /// The worker is on its way.
-  mutating func setArriving(_ worker: Worker) {
+  mutating func setArriving(_ worker: ScheduledWorker) {
     worker.isArriving = true
     arriving += 1
   }
 
   /// The worker is there, and has the lock.
-  mutating func arrive(_ worker: Worker) {
+  mutating func arrive(_ worker: ScheduledWorker) {
     guard worker.isArriving else { return }
     worker.isArriving = false
     arriving -= 1
@@ -80,7 +80,7 @@ extension QueueState {
 
   /// - Returns: whether no other worker is active.
   @discardableResult
-  mutating func leave(_ worker: Worker) -> Bool {
+  mutating func leave(_ worker: ScheduledWorker) -> Bool {
     setStuck(worker, false)
     workers.leave(worker, isKept: worker.make == workerMake)
     let isLast = workers.activeCount == 0
@@ -106,8 +106,8 @@ extension QueueState {
   /// Gives a job to a worker, which is to be dispatched after unlocking and to run it when it arrives, without asking the queue. Only if
   /// the queue is idle.
   @inline(__always)
-  mutating func handOver(_ work: consuming Work, of slot: Borrowed<OwnerSlot>, level: Int, _ queue: OwnerScopedQueue) -> Worker {
-    let worker = sendWorker(queue)
+  mutating func handOver(_ work: consuming Work, of slot: Borrowed<OwnerSlot>, level: Int) -> ScheduledWorker {
+    let worker = sendWorker()
     let lane = firstStage.with { $0.addTaken(of: slot, level: level) }
     worker.takesOne = takesOne
     worker.batch.fill(work, of: lane)
@@ -128,14 +128,22 @@ extension QueueState {
   // MARK: Blocked workers
 
   /// Has the monitor look soon: work was left behind for lack of a slot, or a worker took more than it can begin at once.
-  mutating func monitor(_ queue: OwnerScopedQueue) {
+  mutating func monitor() {
     guard !isMonitored else { return }
     isMonitored = true
-    queue.scheduleLookAtWorkers()
+    asksForMonitor = true
+  }
+
+  /// Whether a look is to be asked for.
+  @inline(__always)
+  mutating func takeMonitorRequest() -> Bool {
+    guard asksForMonitor else { return false }
+    asksForMonitor = false
+    return true
   }
 
   /// A worker that is blocked in a wait of ours is counted as such, and not as stuck.
-  mutating func setStuck(_ worker: Worker, _ isStuck: Bool) {
+  mutating func setStuck(_ worker: ScheduledWorker, _ isStuck: Bool) {
     guard worker.isStuck != isStuck else { return }
     worker.isStuck = isStuck
     stuck += isStuck ? 1 : -1

@@ -12,7 +12,8 @@ enum Work {
   case sharedOwnerBlock(SharedOwnerBody)
   case operation(OwnedOperation)
   case executorJob(UnownedJob)
-  case graphNode(GraphRun, UInt32)
+  /// A piece of something that comes in pieces.
+  case graphNode(any NodeRun, UInt32)
 
   var isOperation: Bool {
     if case .operation = self { true } else { false }
@@ -318,6 +319,25 @@ final class TakenWork {
   func visit(_ body: (borrowing Work) -> Void) { list.visit(body) }
 
   var count: Int { list.count }
+
+  /// Calls `body` with the nodes among the records, those of one run that follow each other together.
+  private func forEachRun(_ body: (any NodeRun, [UInt32]) -> Void) {
+    var current: (any NodeRun)?
+    var nodes: [UInt32] = []
+    visit { work in
+      guard case .graphNode(let run, let number) = work else { return }
+      if let current, current !== run {
+        body(current, nodes)
+        nodes = []
+      }
+      current = run
+      nodes += run.nodes(of: number)
+    }
+    if let current { body(current, nodes) }
+  }
+
+  /// Has runs cancel the nodes among the records. Outside locks.
+  func cancelNodes() { forEachRun { run, nodes in run.recordsWereTakenOut(nodes) } }
 
   /// Without the operations and nodes, which count themselves. Linear.
   var jobCount: Int {

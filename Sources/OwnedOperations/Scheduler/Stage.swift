@@ -13,8 +13,6 @@
 /// - `readyCount` is the number of records of lanes whose tickets are in the rings. Some of their owners may turn out to be suspended or
 ///   at their limit when their turn comes; then the tickets are held, and come back to the front of the ring later.
 final class Stage {
-  static let levelCount = 5
-
   // First what every addition touches.
 
   /// The slot that was used last, if it is still in the table.
@@ -34,23 +32,23 @@ final class Stage {
   var barrier: (@Sendable () -> Void)?
 
   /// One for each level.
-  let rings = UnsafeMutablePointer<ReadyRing>.allocate(capacity: levelCount)
+  let rings = UnsafeMutablePointer<ReadyRing>.allocate(capacity: PriorityLevel.count)
   private var slots = PointerMap<OwnerSlot>()
   private var ownerlessSlot: OwnerSlot?
   private var sweepThreshold = 64
   /// For each level, how many records have died since the last sweep, and how many may.
-  var deadRecords = [Int](repeating: 0, count: levelCount)
-  var mostDeadRecords = [Int](repeating: fewestDeadRecords, count: levelCount)
+  var deadRecords = [Int](repeating: 0, count: PriorityLevel.count)
+  var mostDeadRecords = [Int](repeating: fewestDeadRecords, count: PriorityLevel.count)
   private let departures: SlotDepartures
 
   init(fairness: OwnerFairness, departures: SlotDepartures) {
     self.fairness = fairness
     self.departures = departures
-    for level in 0..<Self.levelCount { (rings + level).initialize(to: ReadyRing()) }
+    for level in 0..<PriorityLevel.count { (rings + level).initialize(to: ReadyRing()) }
   }
 
   deinit {
-    rings.deinitialize(count: Self.levelCount)
+    rings.deinitialize(count: PriorityLevel.count)
     rings.deallocate()
   }
 
@@ -79,7 +77,7 @@ final class Stage {
 
   /// For work that nobody owns.
   var slotWithoutOwner: OwnerSlot {
-    let slot = ownerlessSlot ?? OwnerSlot(lifetime: nil, stage: self, queue: nil, isSuspended: false)
+    let slot = ownerlessSlot ?? OwnerSlot(lifetime: nil, home: self, listener: nil, isSuspended: false)
     ownerlessSlot = slot
     return slot
   }
@@ -163,10 +161,10 @@ final class Stage {
 
   /// Adds to a line of the owner's.
   /// - Returns: where the record is to be written before the lock is left.
-  func add(to slot: OwnerSlot, line: SerialLine.Key, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
+  func add(to slot: OwnerSlot, line: LineKey, pool: inout ChunkPool, ownerLimit: Int) -> UnsafeMutablePointer<Work> {
     unfinished += 1
     slot.changeUnfinished(by: 1)
-    return makeReady(in: slot.makeLane(of: line), isHeld: slot.isHeld(ownerLimit), level: SerialLine.level, pool: &pool)
+    return makeReady(in: slot.makeLane(of: line), isHeld: slot.isHeld(ownerLimit), level: LineKey.level, pool: &pool)
   }
 
   /// Work that has been counted becomes ready.
@@ -322,7 +320,7 @@ final class Stage {
   /// The owner may run again, or may run more: its held tickets go to the front, because they are older than what is in the ring.
   func release(_ slot: OwnerSlot, ownerLimit: Int) {
     guard !slot.isRemoved, !slot.isHeld(ownerLimit) else { return }
-    for level in 0..<Self.levelCount { slot.forEachLane(at: level) { release($0, level: level) } }
+    for level in 0..<PriorityLevel.count { slot.forEachLane(at: level) { release($0, level: level) } }
   }
 
   private func release(_ lane: Lane, level: Int) {
@@ -341,7 +339,7 @@ final class Stage {
   /// Something has changed for a line: what comes next in it may be due.
   func release(lineOf lane: Lane, ownerLimit: Int) {
     if Mutation.lineIsNotReleased.isOn { return }
-    if !lane.slot.isRemoved, !lane.slot.isHeld(ownerLimit) { release(lane, level: SerialLine.level) }
+    if !lane.slot.isRemoved, !lane.slot.isHeld(ownerLimit) { release(lane, level: LineKey.level) }
   }
 
   /// How many owners have a turn at the highest level. Round robin only.
@@ -368,7 +366,7 @@ final class Stage {
   func takeAll(of slot: OwnerSlot) -> [TakenWork] {
     var taken: [TakenWork] = []
     var lines: [Lane] = []
-    for level in 0..<Self.levelCount {
+    for level in 0..<PriorityLevel.count {
       slot.forEachLane(at: level) { lane in
         if lane.work.count > 0 { taken.append(takeAll(in: lane)) }
         if lane.line != nil { lines.append(lane) }
@@ -392,7 +390,7 @@ final class Stage {
   }
 
   /// Takes all ready work of the line out, as above.
-  func takeAll(of line: SerialLine.Key, _ slot: OwnerSlot) -> TakenWork? {
+  func takeAll(of line: LineKey, _ slot: OwnerSlot) -> TakenWork? {
     guard let lane = slot.lane(of: line), lane.work.count > 0 else { return nil }
     defer { slot.removeIfIdle(lane) }
     return takeAll(in: lane)
@@ -405,7 +403,7 @@ final class Stage {
     guard newValue != fairness else { return }
     fairness = newValue
     readyCount = 0
-    for level in 0..<Self.levelCount {
+    for level in 0..<PriorityLevel.count {
       var inRing: [Lane] = []
       var seen = Set<ObjectIdentifier>()
       for entry in rings[level].takeAll() where entry.lane.work.count > 0 {
@@ -427,4 +425,11 @@ final class Stage {
       if rings[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) } else { readyLevels |= 1 << UInt32(level) }
     }
   }
+}
+
+extension OwnerSlot {
+  /// Valid until `isRemoved`.
+  var stage: Stage { unretainedStage.object }
+  @inline(__always)  // for each record
+  var unretainedStage: Borrowed<Stage> { Borrowed(address: unretainedHome.address) }
 }

@@ -1,0 +1,79 @@
+import Dispatch
+import Foundation
+
+/// A worker as the scheduler knows it: what it has taken, whether it has a permit, what was seen of it last. Whose thread it is, and how that
+/// runs what was taken, is not the scheduler's affair; see `Worker`.
+///
+/// It hears of waits on its thread, too: those are what it gives its permit away for.
+class ScheduledWorker: BlockingObserver, @unchecked Sendable {
+  // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
+
+  final let batch = WorkBatch()
+  /// Which make of worker this is; see `Scheduler.workerMake`.
+  final let make: Int
+
+  // Guarded by the queue's lock.
+  /// Position among the active workers.
+  final var place = 0
+  /// Has been dispatched, and has neither begun what it was given nor looked for work.
+  final var isArriving = false
+  final var isStuck = false
+  /// Blocked in a wait of ours.
+  final var isWaiting = false
+  /// See `Scheduler+Permits`.
+  final let permit = Permit()
+  /// Blocked in code of the user's that is no body, or was until it looks for work again.
+  final var isOutside = false
+  /// Of the batch, among all of the queue.
+  final var serial: UInt64 = 0
+  final var lastSeen = Sighting()
+  final var barrier: (@Sendable () -> Void)?
+  /// The last batch was of one record by rule, not for lack of others. Read by the thread.
+  final var takesOne = false
+
+  // Of the draining thread, which has the lock when the scheduler looks at them.
+  final var batchSize = 1
+  /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
+  final var lastRecordTime: UInt64?
+  /// Whose work runs. It executes, so the slot is there.
+  final unowned(unsafe) var currentSlot: OwnerSlot?
+
+  /// What the monitor saw last.
+  struct Sighting: Equatable {
+    var serial: UInt64 = 0
+    var position: UInt64 = 0
+    var processorTime: UInt64 = 0
+  }
+
+  init(make: Int) { self.make = make }
+
+  /// How many records to take: as many as take some 50 us, and never so many that other workers have to go without.
+  /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
+  ///   that comes later has to wait for more than one job of each of the others.
+  final func batchLimit(ready: Int, turns: Int) -> Int {
+    max(1, min(batchSize, ready / Processors.count, turns / (2 * Processors.count)))
+  }
+
+  // MARK: What only its thread's side knows
+
+  /// Processor time used by the draining thread, in nanoseconds; nil where that can't be told. Under the queue's lock.
+  var processorTime: UInt64? { nil }
+
+  /// Whether the record that the worker has begun last is the operation's, and not over. Under the queue's lock, after the rest of the
+  /// batch has been taken back: nothing else can begin then. The operation must not have been released.
+  func isInside(_ operation: OwnedOperation) -> Bool { false }
+
+  /// The thread is about to leave. Under the queue's lock.
+  func endDrain() {}
+
+  /// The queue has no more use for it. Under the queue's lock.
+  func dismiss() {}
+
+  /// Called by whoever the scheduler has told to, outside the lock: once, until the worker has left again.
+  func dispatch() {}
+}
+
+/// Who makes a queue's workers. Under the queue's lock.
+protocol WorkerMaker: AnyObject {
+  func makeWorker(_ make: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker
+}

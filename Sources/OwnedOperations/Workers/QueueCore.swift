@@ -1,0 +1,226 @@
+import Dispatch
+
+/// A queue's lock, what it guards, and the only way to it.
+///
+/// Whoever wants something of the queue hands `mutate` a closure. It gets the scheduler for itself, decides, and returns; what follows from
+/// the decision is done when the lock is free: a worker is dispatched, those whose wait is over are woken, what was taken out is released.
+/// So no hold of the lock crosses the end of a function, nothing under it calls out, and nobody has to remember to follow up.
+///
+/// The closure must not touch the core again, run code of the user's, or release anything of the user's. What it wants released it puts
+/// into `scheduler.garbage`, or returns.
+final class QueueCore: Sendable {
+  private let lock = Lock()
+  /// Guarded by `lock`, which is what makes its accesses exclusive.
+  @exclusivity(unchecked) nonisolated(unsafe) private var scheduler: Scheduler
+  let hint = QueueHint()
+  /// The queue, which keeps the core. This and what follows is written once, before anybody else has the core.
+  nonisolated(unsafe) private(set) unowned(unsafe) var host: (any QueueHost)?
+  /// The same, to be kept.
+  var hostObject: Borrowed<AnyObject> { Borrowed(host.unsafelyUnwrapped) }
+  /// For those who may outlive the queue.
+  nonisolated(unsafe) private(set) var reference: QueueReference?
+  /// Made when somebody is watched for the first time.
+  private let readiness = Locked<ReadinessTimer?>(nil)
+  /// In place of threads and timers; nil for all but users' tests.
+  let driver: (any QueueDriver)?
+
+  init(_ scheduler: consuming Scheduler, driver: (any QueueDriver)? = nil) {
+    self.scheduler = scheduler
+    self.driver = driver
+  }
+
+  deinit { hint.deallocate() }
+
+  /// In the queue's `init`.
+  /// - Parameter maker: makes the workers. It lives as long as the core.
+  func setHost(_ host: any QueueHost, maker: any WorkerMaker) {
+    self.host = host
+    reference = QueueReference(host, self)
+    scheduler.listener = reference
+    scheduler.maker = maker
+  }
+
+  // MARK: The way to the scheduler
+
+  /// Changes the scheduler, and follows up.
+  @inline(__always)  // or the closure would be made, and what it captures boxed, at each call
+  func mutate<Result: ~Copyable>(_ body: (inout Scheduler, inout FollowUp) -> Result) -> Result {
+    var followUp = FollowUp()
+    lock.lock()
+    let result = body(&scheduler, &followUp)
+    unlock(followUp)
+    return result
+  }
+
+  /// Changes the scheduler with something that goes into it, without a copy; and follows up.
+  @inline(__always)  // as above
+  func mutate<Argument: ~Copyable, Result: ~Copyable>(
+    with argument: consuming Argument, _ body: (inout Scheduler, inout FollowUp, consuming Argument) -> Result
+  ) -> Result {
+    var followUp = FollowUp()
+    lock.lock()
+    let result = body(&scheduler, &followUp, argument)
+    unlock(followUp)
+    return result
+  }
+
+  /// Looks.
+  @inline(__always)  // as above
+  func read<Result: ~Copyable>(_ body: (borrowing Scheduler) -> Result) -> Result {
+    lock.lock()
+    defer { lock.unlock() }
+    return body(scheduler)
+  }
+
+  /// Changes what nobody else waits for; or under a lock of somebody else's, who sees to it that `followUp` comes when that is free.
+  @inline(__always)  // as above
+  func note<Result: ~Copyable>(_ body: (inout Scheduler) -> Result) -> Result {
+    lock.lock()
+    defer { lock.unlock() }
+    return body(&scheduler)
+  }
+
+  /// Whether somebody waits for the lock, which this thread has. For tests.
+  var isAwaited: Bool { lock.isAwaited }
+
+  /// Does what has become due.
+  func followUp() { mutate { _, _ in } }
+
+  /// Of a queue that is going: everything is another's, but for what leads to the queue itself.
+  func exchange(with heir: QueueCore) {
+    swap(&heir.scheduler, &scheduler)
+    swap(&heir.scheduler.listener, &scheduler.listener)
+    swap(&heir.scheduler.maker, &scheduler.maker)
+    swap(&heir.scheduler.ownLifetime, &scheduler.ownLifetime)
+  }
+
+  // MARK: Following up
+
+  @inline(__always)  // a few looks, most often, in which nothing is found
+  private func unlock(_ followUp: borrowing FollowUp) {
+    guard !followUp.hasQuestion, scheduler.returning.isEmpty || Mutation.forgetsWhoReturns.isOn, !scheduler.hasReleases,
+      !scheduler.hasDueWaiters
+    else { return unlockWholly(followUp) }
+    let worker = followUp.worker ?? scheduler.workerToDispatch()
+    let asksForMonitor = scheduler.takeMonitorRequest()
+    updateHint()
+    lock.unlock()
+    if asksForMonitor { scheduleLookAtWorkers() }
+    worker?.dispatch()
+  }
+
+  @inline(never)
+  private func unlockWholly(_ followUp: borrowing FollowUp) {
+    let admitted = scheduler.admitReturning()
+    let worker = followUp.worker ?? scheduler.workerToDispatch()
+    let asksForMonitor = scheduler.takeMonitorRequest()
+    let waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters() : []
+    var garbage: [TakenWork] = []
+    swap(&garbage, &scheduler.garbage)
+    var departed: [OwnerSlot] = []
+    swap(&departed, &scheduler.departures.slots)
+    updateHint()
+    lock.unlock()
+    if asksForMonitor { scheduleLookAtWorkers() }
+    worker?.dispatch()
+    if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
+    for waiter in waiters { waiter.resume() }
+    for waiter in admitted { waiter.resume() }
+    SlotDepartures.complete(departed)
+    for work in garbage {
+      work.cancelNodes()
+      work.release()
+    }
+  }
+
+  @inline(__always)
+  private func updateHint() {
+    var flags = QueueHint.Flags.ready(scheduler.firstStage.with({ $0.readyLevels }))
+    if scheduler.isSuspended || !scheduler.returning.isEmpty || scheduler.ownerLimit != .max || scheduler.waits.hasOwners {
+      flags.insert(.interrupt)
+    }
+    if !scheduler.waits.isEmpty { flags.insert(.somebodyWaits) }
+    if !scheduler.runs.isEmpty, scheduler.chainsYield { flags.insert(.chainsYield) }
+    hint.flags = flags
+  }
+
+  // MARK: Asking
+
+  /// Has the operations that nobody announces asked. In nanoseconds of `Uptime`.
+  func ask(noLaterThan deadline: UInt64) {
+    guard driver == nil, let reference else { return }
+    let timer = readiness.withLock { timer in
+      if timer == nil { timer = ReadinessTimer { reference.whileThere { $0.askWatched() } } }
+      return timer
+    }
+    timer?.ask(noLaterThan: deadline)
+  }
+
+  /// A round of asking begins: who has it asked from now on wants another.
+  func beginQuestions() { readiness.withLock { $0 }?.begin() }
+}
+
+/// What a core belongs to: a queue, as far as the rooms below it know it.
+typealias QueueHost = OperationScheduler & TaskExecutor
+
+/// A queue, weakly: for those who may outlive it. Unlike `weak`, it leaves the queue's count of references where every use of the queue
+/// finds it quickly.
+///
+/// A queue whose facade is still in use when it goes leaves all it has to an heir (`bequeath`). From then on the reference leads there; who
+/// asks while that is being
+/// done waits for it, which takes microseconds.
+final class QueueReference: Sendable {
+  private let memory: MemoryReference  // constant; asked while the memory that it holds is there
+  private let core: Borrowed<QueueCore>  // the queue keeps it
+
+  private struct Succession {
+    /// Entered from the making of the facade until the queue has gone, and its heir is known.
+    var group: DispatchGroup?
+    var heir: QueueReference?
+  }
+
+  private let succession = Locked(Succession())
+
+  init(_ host: any QueueHost, _ core: QueueCore) {
+    memory = MemoryReference(host)
+    self.core = Borrowed(core)
+  }
+
+  /// The queue, or its heir.
+  var host: AnyObject? { found?.host }
+
+  /// Calls the body with the core of the queue, or of its heir, which stays that long.
+  @discardableResult
+  func whileThere<Result>(_ body: (QueueCore) -> Result) -> Result? {
+    guard let found else { return nil }
+    return withExtendedLifetime(found.host) { body(found.core.object) }
+  }
+
+  private var found: (host: AnyObject, core: Borrowed<QueueCore>)? { memory.retained().map { ($0, core) } ?? foundHeir }
+
+  private var foundHeir: (host: AnyObject, core: Borrowed<QueueCore>)? {
+    guard let group = succession.withLock({ $0.group }) else { return nil }
+    group.wait()
+    return succession.withLock { $0.heir }?.found
+  }
+
+  /// The queue may have an heir. Called once, while somebody holds the queue.
+  func expectSuccession() {
+    let group = DispatchGroup()
+    group.enter()
+    succession.withLock { $0.group = group }
+  }
+
+  /// In the queue's deinit, once, if a succession was expected.
+  func settleSuccession(_ heir: QueueReference?) {
+    let group = succession.withLock { succession in
+      succession.heir = heir
+      return succession.group
+    }
+    group?.leave()
+  }
+}
+
+extension QueueReference: OwnerEndListener {
+  func ownerDidEnd(_ slot: OwnerSlot) { whileThere { $0.ownerDidEnd(slot) } }
+}
