@@ -97,7 +97,9 @@ final class OperationQueueFacade: OperationQueue, @unchecked Sendable {  // what
   }
 
   /// Whether this thread runs work of the queue: on a worker, or the task of an asynchronous operation.
-  private func isInside(_ queue: OwnerScopedQueue) -> Bool { OwnerScopedQueue.ofThisThread === queue || OperationTask.current?.scheduler === queue }
+  private func isInside(_ queue: OwnerScopedQueue) -> Bool {
+    OwnerScopedQueue.ofThisThread === queue || OperationTask.current?.scheduler === queue
+  }
 
   override func addOperation(_ block: @escaping @Sendable () -> Void) {
     guard let queue else { return super.addOperation(block) }

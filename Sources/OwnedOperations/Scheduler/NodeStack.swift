@@ -3,7 +3,8 @@ import Synchronization
 /// Ready nodes of a graph that a worker is going to run itself, and that others can take from it: to run them while the worker is busy or
 /// blocked, or to cancel them.
 ///
-/// All of them have one source. They are in the worker's hand (see `GraphRun`), in no ready list, and not begun. Only the worker puts nodes in. The queue's lock may be held when `lock` is taken, not the other way round.
+/// All of them have one source. They are in the worker's hand (see `GraphRun`), in no ready list, and not begun. Only the worker puts nodes
+/// in. The queue's lock may be held when `lock` is taken, not the other way round.
 final class NodeStack: Sendable {
   static let capacity = 256
 

@@ -1,8 +1,8 @@
 import Dispatch
 import Foundation
 
-/// A worker as the scheduler knows it: what it has taken, whether it has a permit, what was seen of it last. Whose thread it is, and how that
-/// runs what was taken, is not the scheduler's affair; see `Worker`.
+/// A worker as the scheduler knows it: what it has taken, whether it has a permit, what was seen of it last. Whose thread it is, and how
+/// that runs what was taken, is not the scheduler's affair; see `Worker`.
 ///
 /// It hears of waits on its thread, too: those are what it gives its permit away for.
 class ScheduledWorker: BlockingObserver, @unchecked Sendable {
