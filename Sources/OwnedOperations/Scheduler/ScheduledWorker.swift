@@ -35,6 +35,8 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
   final var batchSize = 1
   /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
   final var lastRecordTime: UInt64?
+  /// What they used of the processor; nil if that was not measured.
+  final var lastUse: ProcessorShare.Use?
   /// Whose work runs. It executes, so the slot is there.
   final unowned(unsafe) var currentSlot: OwnerSlot?
 

@@ -51,6 +51,8 @@ struct Scheduler: ~Copyable {
   var detached = 0
   /// How long a record has taken lately, in nanoseconds.
   var recordTime = Self.unknownTime
+  /// Of bodies, lately.
+  var processorShare = ProcessorShare()
   var waits = WaitList()
   var isSuspended = false
   var isBarrierRunning = false
@@ -317,6 +319,7 @@ struct Scheduler: ~Copyable {
     takeBatchBack(from: worker)
     settleBatch(of: worker)
     if let time = worker.lastRecordTime { measured(time) }
+    if let use = worker.lastUse.take() { processorShare.add(use) }
     if last == .barrier { finishBarrier() }
   }
 

@@ -37,6 +37,17 @@
 
     static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
+    /// Of this thread; nil where that can't be told.
+    static var threadUsage: ThreadUsage? {
+      #if os(Linux) && !OWNED_OPERATIONS_MODEL
+        var (processorTime, switches): (UInt64, UInt64) = (0, 0)
+        guard cdh_thread_usage(&processorTime, &switches) else { return nil }
+        return ThreadUsage(processorTime: processorTime, voluntarySwitches: switches)
+      #else
+        return nil
+      #endif
+    }
+
     /// One call, so that lines of several threads don't mix. There is nobody to tell when it fails.
     static func writeToStandardError(_ line: String) {
       var line = line

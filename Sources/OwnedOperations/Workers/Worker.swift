@@ -26,6 +26,8 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
   /// The thread counts among those of `WorkerThreads`. Set by whoever dispatches, before that.
   private var isFromPool = false
   private(set) var lastBatchWasSmall = false
+  /// In a wait of ours, which is counted otherwise, since the batch began.
+  private var hasWaited = false
   /// When the last batch ended, if the worker has not waited since: the next one starts then.
   private var lastEnd: UInt64?
   private var isInRecord = false
@@ -129,6 +131,11 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
 
   private static let quickRecordTime: UInt64 = 500
 
+  /// Whether the next records are worth the two system calls: if the last took so long that these are 1 % of them.
+  private var measuresUse: Bool { (lastRecordTime ?? 0) >= Self.leastMeasuredTime && core.driver == nil }
+
+  private static let leastMeasuredTime: UInt64 = 50_000
+
   /// Runs what has been taken, until it is done or the queue wants this worker's attention.
   func run() {
     if let barrier {
@@ -141,6 +148,8 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
       return
     }
     let level = batch.level
+    let usage = measuresUse ? Platform.threadUsage : nil
+    hasWaited = false
     lastRecordTime = nil
     let start = lastEnd ?? Uptime.now
     lastEnd = nil
@@ -163,6 +172,7 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
     lastEnd = end
     let each = (end - start) / count
     lastRecordTime = each
+    if let usage, !hasWaited { lastUse = Platform.threadUsage?.use(since: usage, in: end - start) }
     batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
   }
 
@@ -313,6 +323,7 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
   // MARK: Blocking
 
   override func willBlock(for target: WaitTarget) {
+    hasWaited = true
     core.workerWillBlock(self, isForOwnWork: isInBody && includesOwnWork(target))
   }
 

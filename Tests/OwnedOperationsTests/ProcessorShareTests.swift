@@ -1,0 +1,93 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// More workers than processors, for bodies that leave these unused.
+@Suite struct ProcessorShareTests {
+  private static let whole = ProcessorShare.whole
+
+  @Test func bodiesAreTakenToComputeUntilTheyAreMeasured() {
+    let share = ProcessorShare()
+    #expect(share.value == Self.whole)
+    #expect(share.leavesRoom(beside: Processors.count - 1))
+    #expect(!share.leavesRoom(beside: Processors.count))
+  }
+
+  @Test func bodiesThatUseATenthLetTenTimesAsManyRun() {
+    var share = ProcessorShare()
+    share.add(.init(processorTime: 100_000, time: 1_000_000))
+    #expect(share.value == Self.whole / 10)
+    #expect(share.leavesRoom(beside: 10 * Processors.count - 1))
+    #expect(!share.leavesRoom(beside: 10 * Processors.count + 1))
+  }
+
+  @Test func bodiesThatUseNothingLetNoMoreThan64TimesAsManyRun() {
+    var share = ProcessorShare()
+    share.add(.init(processorTime: 0, time: 1_000_000))
+    #expect(share.leavesRoom(beside: 64 * Processors.count - 1))
+    #expect(!share.leavesRoom(beside: 64 * Processors.count))
+  }
+
+  @Test func whatWasMeasuredLongAgoIsForgotten() {
+    var share = ProcessorShare()
+    share.add(.init(processorTime: 0, time: 3_600_000_000_000))
+    for _ in 0..<100 { share.add(.init(processorTime: 1_000_000, time: 1_000_000)) }
+    #expect(share.value > Self.whole * 9 / 10)
+  }
+
+  @Test func aLongBodyCountsMoreThanAShortOne() {
+    var share = ProcessorShare()
+    share.add(.init(processorTime: 9_000_000, time: 9_000_000))
+    share.add(.init(processorTime: 0, time: 1_000_000))
+    #expect(share.value == Self.whole * 9 / 10)
+  }
+
+  @Test func clocksThatDisagreeMakeNoMoreThanAWhole() {
+    var share = ProcessorShare()
+    share.add(.init(processorTime: 2_000_000, time: 1_000_000))
+    share.add(.init(processorTime: 1, time: 0))
+    #expect(share.value == Self.whole)
+  }
+
+  /// A busy machine is no reason to make it busier.
+  @Test func aThreadThatNeverWaitedHasComputed() {
+    let start = ThreadUsage(processorTime: 1_000, voluntarySwitches: 5)
+    let pushedAside = ThreadUsage(processorTime: 1_100, voluntarySwitches: 5)
+    let hasWaited = ThreadUsage(processorTime: 1_100, voluntarySwitches: 6)
+    #expect(pushedAside.use(since: start, in: 5_000) == ProcessorShare.Use(processorTime: 5_000, time: 5_000))
+    #expect(hasWaited.use(since: start, in: 5_000) == ProcessorShare.Use(processorTime: 100, time: 5_000))
+  }
+
+  #if os(Linux)
+    @Test func aThreadThatSleepsIsSeenToWait() throws {
+      let start = try #require(Platform.threadUsage)
+      usleep(2_000)
+      let end = try #require(Platform.threadUsage)
+      #expect(end.voluntarySwitches > start.voluntarySwitches)
+      #expect(end.use(since: start, in: 2_000_000).processorTime < 1_000_000)
+    }
+
+    /// They are too short for the monitor, which looks every two milliseconds.
+    @Test func bodiesThatSleepForAMillisecondUseTheWholeLimit() {
+      let most = 4 * Processors.count
+      let queue = OwnerScopedQueue(maxConcurrentOperationCount: most)
+      let running = Counter()
+      let reached = Mutexed(false)
+      let end = DispatchTime.now() + 60
+      @Sendable func add() {
+        queue.async(lifetime: .forTests) {
+          running.add()
+          if running.value == most { reached.value = true }
+          usleep(1_000)
+          running.add(-1)
+          if !reached.value, DispatchTime.now() < end { add() }
+        }
+      }
+      for _ in 0..<2 * most { add() }
+      #expect(queue.becomesIdle())
+      #expect(reached.value)
+      #expect(queue.core.read { $0.processorShare.value } < Self.whole)
+    }
+  #endif
+}
