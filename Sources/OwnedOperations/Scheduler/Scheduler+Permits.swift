@@ -16,7 +16,8 @@
 ///   `TaskPermit`. An operation that was started by hand has none to yield; one whose start has not returned will have it then.
 ///
 /// Processors are another account, and only new work asks it: one worker for each processor, not counting those that wait or were found to
-/// be blocked; or more, if bodies were found to leave a part of their processors unused (`ProcessorShare`). One more is let in when nothing has finished for long. There is no end to workers in waits of ours: what they wait for may
+/// be blocked; or more, if bodies were found to leave a part of their processors unused (`ProcessorShare`). One more is let in when nothing
+/// has finished for long. There is no end to workers in waits of ours: what they wait for may
 /// be in this queue, behind any number of others. Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of
 /// them.
 extension Scheduler {
