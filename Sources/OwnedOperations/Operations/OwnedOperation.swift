@@ -118,8 +118,12 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// - Returns: where to wait if not, because nothing but the owner's own bodies holds it.
   func beginForOwner() -> OwnerHold? { nil }
 
-  /// It was not started after all, or has finished: lets go of the owner.
+  /// It was not started after all, or has finished: lets go of the owner, unless a start of somebody else's has it.
   func endForOwner() {}
+
+  /// The start that was accepted is over, and what it ran on this thread. After the finish: if nothing else holds the owner, this ends it,
+  /// which must not make cancelled of what has succeeded.
+  func letGoOfOwner() {}
 
   /// Lets go of what the kind of operation has stored of its work: hands it to ``DeferredReleases``, because the caller must not wait for
   /// deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
