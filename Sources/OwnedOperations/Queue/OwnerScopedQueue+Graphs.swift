@@ -173,7 +173,8 @@ extension QueueState {
     for (index, node) in nodes.enumerated() { (records + index).initialize(to: .graphNode(run, node)) }
     // They go back as if they were records that had been taken, which count as executing.
     slot.stage.changeExecuting(slot, by: nodes.count)
-    slot.stage.giveBack(movingFrom: records, count: nodes.count, lane: slot.makeLane(at: attributes.level), level: attributes.level)
+    let lane = slot.makeLane(at: attributes.level)
+    slot.stage.giveBack(movingFrom: records, count: nodes.count, lane: lane, level: attributes.level, age: 0)
     records.deallocate()
   }
 }

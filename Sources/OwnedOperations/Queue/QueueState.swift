@@ -20,7 +20,8 @@ import Foundation
 /// worker that is sent for, which begins it when it arrives without having taken the lock. Until then that worker counts as on its way, and
 /// whoever finds more ready work takes the batch back first (`endHandover`). Who wins the batch's cursor decides: if the record had begun,
 /// the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order, and the worker finds
-/// its batch empty and looks here. So a handed job waits for nothing and holds up nobody.
+/// its batch empty and looks here. So a handed job waits for nothing and holds up nobody: nor, if its owner is at its limit by it, more
+/// urgent work of that owner, for which it goes back, too (`yieldHandover`).
 ///
 /// Permits: who may run. All decisions are in `QueueState+Permits`.
 ///
@@ -163,11 +164,12 @@ struct QueueState: ~Copyable {
   }
 
   /// Adds a job to a line of the owner's. It is refused, too, if the line is closed.
-  mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: SerialLine.Key) -> Addition {
+  mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: SerialLine.Key, _ queue: OwnerScopedQueue) -> Addition {
     guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return .refused(job) }
     statistics.enqueued += 1
     unfinished += 1
     lastStage.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
+    if firstStage.with({ $0.hasHeldForLine }) { monitorLines(queue) }
     return slot.isHeldBack ? .takenForHeldBackOwner : .taken
   }
 
@@ -204,6 +206,7 @@ struct QueueState: ~Copyable {
         let most = worker.takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
         return stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
+      if firstStage.with({ $0.hasHeldForLine }) { monitorLines(queue) }
       if let level {
         worker.batch.publish(level: level)
         worker.serial = nextSerial()
@@ -395,8 +398,10 @@ struct QueueState: ~Copyable {
   /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
   mutating func takeBatchBack(from worker: Worker) {
     let level = worker.batch.level
-    worker.batch.takeRest { records, count, lane in
-      lane.slot.stage.giveBack(movingFrom: records, count: count, lane: lane, level: level)
+    worker.batch.takeRest { records, count, lane, age in
+      let slot = lane.slot
+      slot.stage.giveBack(movingFrom: records, count: count, lane: lane, level: level, age: age)
+      if ownerLimit != .max { slot.stage.release(slot, ownerLimit: ownerLimit) }
     }
     if let (run, nodes) = worker.batch.nodeStack.take() { putBack(nodes, of: run) }
   }
