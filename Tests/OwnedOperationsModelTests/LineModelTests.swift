@@ -132,6 +132,28 @@ import Testing
     }
   }
 
+  @Test func whatIsHeldBehindALineKeepsItsPlace() {
+    Self.explorer("add one, async, add | resume, limit 1").exploreQueue(limit: 1, preemptions: 1) { run, scene in
+      let (line, other) = (Line(scene), Line(scene))
+      scene.queue.setSuspended(true, ownedBy: scene.lifetime)
+      run.concurrently(
+        (
+          "poster",
+          {
+            line.add(0)
+            scene.queue.async(lifetime: scene.lifetime) { line.order.append(1) }
+            other.add(2) { line.order.append(2) }
+            line.add(3)
+            scene.queue.async(lifetime: scene.lifetime) { line.order.append(4) }
+            scene.wait()
+          }
+        ), ("resume", { scene.queue.setSuspended(false, ownedBy: scene.lifetime) }))
+      run.expect(line.order == Array(0..<5), "\(line.order)")
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
   @Test func theQueueIsSuspended() {
     Self.explorer("add, add, wait | suspend, resume, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
       let line = Line(scene)

@@ -28,6 +28,25 @@ import Testing
     }
   }
 
+  @Test func aHandedJobGivesWayToAMoreUrgentOneOfItsOwner() {
+    Self.explorer("async, async urgent, limit per owner").exploreQueue(limit: 2) { run, scene in
+      scene.queue.maxConcurrentOperationCountPerOwner = 1
+      let order = ModelFlag()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.async(lifetime: scene.lifetime) { order.count = order.count * 10 + 1 }
+            scene.queue.async(lifetime: scene.lifetime, priority: .high) { order.count = order.count * 10 + 2 }
+            let hasBegun = scene.queue.core.read { $0.workers.active.contains { $0.batch.hasBegun } || order.count > 0 }
+            scene.wait()
+            run.expect(hasBegun ? order.count == 12 || order.count == 21 : order.count == 21, "\(order.count)")
+          }
+        ))
+    } atEnd: { _, _ in
+    }
+  }
+
   @Test func aJobIsAddedWhileTheWorkerLeaves() {
     Self.explorer("async, wait, async, wait").exploreQueue { run, scene in
       run.concurrently(

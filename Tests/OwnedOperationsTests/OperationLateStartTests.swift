@@ -10,15 +10,8 @@ import Testing
     override func run() async throws { runs.add() }
   }
 
-  /// Every thread that tasks run on is blocked from before the start until after the end.
   @Test(arguments: [true, false]) func bodiesOfAsynchronousOperationsDoNotBeginAfterTheEnd(isEnd: Bool) async {
-    await onThreadOfItsOwn {
-      let (blocked, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
-      let width = ProcessInfo.processInfo.activeProcessorCount
-      for _ in 0..<width {
-        Task.detached { Self.block(blocked, release) }
-      }
-      for _ in 0..<width { #expect(blocked.comes()) }
+    await withoutTaskThreads { release in
       let lifetime = OwnerLifetime()
       let operation = Recording(lifetime: lifetime)
       let (runs, gone) = (Counter(), DispatchSemaphore(value: 0))
@@ -35,12 +28,54 @@ import Testing
         operation.cancel()
         result.cancel()
       }
-      for _ in 0..<width { release.signal() }
+      release()
       #expect(returns { operation.waitUntilFinished() } && returns { result.waitUntilFinished() })
       #expect(operation.runs.value == 0 && runs.value == 0)
       #expect(operation.outcome?.reason == (isEnd ? .ownerEnded(lifetime.id) : .requested))
       #expect(result.output == nil && result.outcome?.kind == "cancelled")
       #expect(gone.comes())
+    }
+  }
+
+  /// The owner's end reaches them no more.
+  @Test func bodiesOfAsynchronousOperationsThatHaveBeenFinishedDoNotBegin() async {
+    await withoutTaskThreads { release in
+      let lifetime = OwnerLifetime()
+      let (runs, gone) = (Counter(), DispatchSemaphore(value: 0))
+      let recorded: Counter
+      let reference = Weakly<Recording>()
+      do {
+        let operation = Recording(lifetime: lifetime)
+        (recorded, reference.object) = (operation.runs, operation)
+        let result = OwnedResultOperation(lifetime: lifetime) { [farewell = Farewell { gone.signal() }] () async throws -> Int in
+          withExtendedLifetime(farewell) { runs.add() }
+          return 1
+        }
+        operation.start()
+        result.start()
+        #expect(operation.finish() && result.finish())
+        #expect(operation.isFinished && result.isFinished)
+      }
+      lifetime.end()
+      release()
+      #expect(gone.comes())
+      #expect(eventually { reference.object == nil })
+      #expect(recorded.value == 0 && runs.value == 0)
+    }
+  }
+
+  /// Every thread that tasks run on is blocked until the body calls what it gets.
+  private func withoutTaskThreads(_ body: @escaping @Sendable (_ release: () -> Void) -> Void) async {
+    await onThreadOfItsOwn {
+      let (blocked, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+      let width = ProcessInfo.processInfo.activeProcessorCount
+      for _ in 0..<width {
+        Task.detached { Self.block(blocked, release) }
+      }
+      for _ in 0..<width { #expect(blocked.comes()) }
+      body {
+        for _ in 0..<width { release.signal() }
+      }
     }
   }
 

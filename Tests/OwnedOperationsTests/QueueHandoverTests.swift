@@ -36,6 +36,24 @@ import Testing
     #expect(journal.entries == ["urgent", "first", "second"])
   }
 
+  /// Its owner is at its limit because of it.
+  @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin])
+  func moreUrgentWorkOfOneOwnerComesBeforeAJobThatWasHandedOver(fairness: OwnerFairness) {
+    let threads = makeThreads()
+    let queue = OwnerScopedQueue(underlyingQueue: threads)
+    queue.maxConcurrentOperationCountPerOwner = 1
+    queue.ownerFairness = fairness
+    let (lifetime, journal) = (OwnerLifetime(), Journal<String>())
+    queue.async(lifetime: lifetime) { journal.write("handed") }
+    queue.async(lifetime: lifetime, priority: .low) { journal.write("low") }
+    #expect(queue.core.note { $0.handover != nil })
+    queue.async(lifetime: lifetime, priority: .veryHigh) { journal.write("urgent") }
+    queue.addOperation(lifetime: lifetime, priority: .high) { journal.write("high") }
+    threads.activate()
+    #expect(queue.becomesIdle())
+    #expect(journal.entries == ["urgent", "high", "handed", "low"])
+  }
+
   @Test func ownerThatEndsTakesAJobBackThatWasHandedOver() {
     let threads = makeThreads()
     let queue = OwnerScopedQueue(underlyingQueue: threads)

@@ -1,4 +1,8 @@
 /// The owner of an operation whose body gets it: held from the start, or just before, until the finish.
+///
+/// - `object`: held, by whoever came first of a queue (`begin`) and a start (`take`).
+/// - `isTaken`: the one start that was accepted, or the task that it is for, uses what is held. Only its end lets go.
+/// - `isOver`: it has let go. From then on nothing is held, whoever comes late: a queue with an old record.
 final class OperationOwnerHold: Sendable {
   let hold: OwnerHold
   private let state = Locked(State())
@@ -6,6 +10,7 @@ final class OperationOwnerHold: Sendable {
   private struct State {
     var object: Retained<AnyObject>?  // by `hold`
     var isTaken = false
+    var isOver = false
   }
 
   init(_ owner: AnyObject, _ lifetime: OwnerLifetime) { hold = OwnerHold.of(owner, lifetime) }
@@ -15,33 +20,37 @@ final class OperationOwnerHold: Sendable {
   /// Before the start, by a queue: holds the owner if a body may begin.
   /// - Returns: where to wait if not, because only bodies hold the owner.
   func begin() -> OwnerHold? {
+    guard state.withLock({ !$0.isOver }) else { return nil }
     switch hold.begin() {
-    case .begins(let object): keep(object)
+    case .begins(let object): _ = keep(object)
     case .heldBack: return hold
     case .gone: break
     }
     return nil
   }
 
-  /// In the start. False if the owner has gone.
+  /// In the start. False if the owner has gone, or all is over.
   func take() -> Bool {
-    let isHeld = state.withLock { state in
+    let isHeld = state.withLock { state -> Bool? in
       state.isTaken = true
-      return state.object != nil
+      if state.isOver { return false }
+      return state.object == nil ? nil : true
     }
-    if isHeld { return true }
+    if let isHeld { return isHeld }
     guard let object = hold.retain() else { return false }
-    keep(object)
-    return true
+    return keep(object)
   }
 
-  private func keep(_ new: Retained<AnyObject>) {
-    let isFirst = state.withLock { state in
-      guard state.object == nil else { return false }
+  /// - Returns: whether the owner is held: by this reference, or by one that was there before.
+  private func keep(_ new: Retained<AnyObject>) -> Bool {
+    let (isKept, isOver) = state.withLock { state -> (Bool, Bool) in
+      guard !state.isOver, state.object == nil else { return (false, state.isOver) }
       state.object = new
-      return true
+      return (true, false)
     }
-    if !isFirst { hold.end(new) }
+    // A worker has the record in hand.
+    if !isKept { hold.endWithoutRelease(new) }
+    return !isOver
   }
 
   /// A queue that has called `begin` has not started the operation; somebody else may have.
@@ -50,9 +59,12 @@ final class OperationOwnerHold: Sendable {
     if let held { hold.end(held) }
   }
 
-  /// Lets go of the owner, if it is held.
+  /// Lets go of the owner, if it is held, for good.
   func end() {
-    let held = state.withLock { $0.object.take() }
+    let held = state.withLock { state in
+      state.isOver = true
+      return state.object.take()
+    }
     if let held { hold.end(held) }
   }
 

@@ -25,8 +25,7 @@ open class OwnedAsyncOperation: OwnedOperation, @unchecked Sendable {  // `task`
   final func begin(_ work: @escaping @Sendable () async throws -> Void) {
     let new = Task(executorPreference: drivenExecutor, priority: TaskPriority(qualityOfService)) { [self] in
       do {
-        // The task may have waited long for a thread: this look at the lifetime decides whether the work begins.
-        if !isCancelled { try await runInTask(work) }
+        if mayBeginInTask { try await runInTask(work) }
         finish()
       } catch {
         finish(throwing: error)

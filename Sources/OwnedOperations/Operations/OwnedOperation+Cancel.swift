@@ -38,9 +38,16 @@ struct Aftermath {
 }
 
 extension OwnedOperation {
-  final func cancel(_ reason: StateWord.Reason) {
+  final func cancel(_ reason: StateWord.Reason) { cancel(reason, from: .executing) }
+
+  /// Cancels it if no start has been accepted, in one step with that look.
+  final func cancelUnlessStarted() { cancel(.requested, from: .pending) }
+
+  /// - Parameter last: in which phase it may be at the latest.
+  @inline(__always)  // two callers, each of which knows the phase
+  private final func cancel(_ reason: StateWord.Reason, from last: StateWord.Phase) {
     let change = update { word in
-      guard !word.isFinished, !word.isCancelled || Mutation.cancelsTwice.isOn else { return nil }
+      guard word.phase.rawValue <= last.rawValue, !word.isCancelled || Mutation.cancelsTwice.isOn else { return nil }
       var new = word
       // The owner may have ended unnoticed; then that is the reason.
       new.cancel(lifetime.isAlive ? reason : .ownerEnded)

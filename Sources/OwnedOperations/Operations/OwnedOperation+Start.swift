@@ -57,20 +57,35 @@ extension OwnedOperation {
   private func run(after change: StateChange) {
     guard isOwnerAlive || Mutation.startSkipsTheLifetime.isOn else {
       finishExecution(throwing: nil)  // which sees that the owner has ended, and cancels
+      letGoOfOwner()
       return
     }
     guard takeOwner() else {
       cancel(.ownerEnded)
       finishExecution(throwing: nil)
+      letGoOfOwner()
       return
     }
     let timeout = begin(isAttached: change.new.contains(.attached))
     if change.new.contains(.isObserved) { deliverChanges() }
     tellFoundation(.isExecuting)
     if let timeout { armTimeout(timeout) }
-    OperationThread.run(inside: self) { main() }
-    if !isAsynchronous { bodyIsOver() }
-    if !isAsynchronous || load().contains(.failed) { finishExecution(throwing: nil) }
+    // Unless somebody has finished it since it was started: an observer, or whoever it belongs to.
+    if !load().contains(.finishClaimed) { OperationThread.run(inside: self) { main() } }
+    if isAsynchronous {
+      if load().contains(.failed) { finishExecution(throwing: nil) }
+      return
+    }
+    bodyIsOver()
+    finishExecution(throwing: nil)
+    letGoOfOwner()
+  }
+
+  /// Whether the work may begin that a start has made a task for, which may have waited long for a thread. This look at the lifetime
+  /// decides; and the operation may have been finished meanwhile, after which the owner's end cancels it no more.
+  final var mayBeginInTask: Bool {
+    let word = settled()
+    return !word.isCancelled && !word.contains(.finishClaimed)
   }
 
   /// The work has returned; what it captured may still have to go. For kinds that let go of it themselves, and for all at the end.

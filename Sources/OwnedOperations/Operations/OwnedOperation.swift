@@ -118,8 +118,12 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// - Returns: where to wait if not, because nothing but the owner's own bodies holds it.
   func beginForOwner() -> OwnerHold? { nil }
 
-  /// It was not started after all, or has finished: lets go of the owner.
+  /// It was not started after all, or has finished: lets go of the owner, unless a start of somebody else's has it.
   func endForOwner() {}
+
+  /// The start that was accepted is over, and what it ran on this thread. After the finish: if nothing else holds the owner, this ends it,
+  /// which must not make cancelled of what has succeeded.
+  func letGoOfOwner() {}
 
   /// Nobody tells us when what it waits for is over: it is to be asked from time to time while it waits.
   var isToldOfNothing: Bool { false }

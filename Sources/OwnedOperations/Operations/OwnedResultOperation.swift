@@ -103,8 +103,7 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
     let work = WorkBox(body)
     let new = Task(executorPreference: drivenExecutor, priority: TaskPriority(qualityOfService)) { [self] in
       do {
-        // The task may have waited long for a thread: this look at the lifetime decides whether the body begins.
-        if isCancelled { work.giveUp() } else { keep(try await runInTask { try await work.run() }) }
+        if mayBeginInTask { keep(try await runInTask { try await work.run() }) } else { work.giveUp() }
         finish()
       } catch {
         finish(throwing: error)

@@ -16,13 +16,7 @@ final class OwnerBlockOperation: OwnedOperation, @unchecked Sendable {
   override func beginForOwner() -> OwnerHold? { holding.begin() }
   override func takeOwner() -> Bool { holding.take() }
   override func endForOwner() { holding.endUnlessTaken() }
-
-  /// Lets go of the owner after the finish: if this was the last to hold it, that ends the owner, which must not make cancelled of what has
-  /// succeeded.
-  override func start() {
-    super.start()
-    holding.end()
-  }
+  override func letGoOfOwner() { holding.end() }
 
   override func perform() throws {
     guard let body = takeBody() else { return }

@@ -183,8 +183,8 @@ extension OwnerScopedQueue: TaskExecutor {
     let executor = TurnExecutor(queue: self, turn)
     return try await withThrowingTaskGroup(of: T?.self) { group in
       group.addTask(executorPreference: executor) {
-        // The turn came some time ago; this look at the lifetime decides.
-        guard !turn.isCancelled else { throw CancellationError() }
+        // The turn came some time ago.
+        guard turn.mayBeginInTask else { throw CancellationError() }
         return try await turn.runInTask(body)
       }
       group.addTask {
@@ -248,13 +248,13 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
     came.fire()
   }
 
-  fileprivate func letGoOfOwner() { holding?.end() }
+  override func letGoOfOwner() { holding?.end() }
 
   override var isTaskCancelled: Bool { super.isTaskCancelled || isCallerCancelled.load(ordering: .acquiring) }
 
   /// The task was cancelled. Once its turn has come, that is the body's affair.
   fileprivate func callerWasCancelled() {
-    if !isExecuting { cancel() }
+    cancelUnlessStarted()
     isCallerCancelled.store(true, ordering: .releasing)
     tellSchedulerOfCancelledTask()
   }

@@ -113,6 +113,9 @@ final class OwnerSlot: LifetimeMember {
     if level == LineKey.level { lines?.byKey.visit(body) }
   }
 
+  /// Whether it has, or has had, lines.
+  var hasLines: Bool { lines != nil }
+
   func lane(of line: LineKey) -> Lane? { lines?.byKey[line] }
 
   func makeLane(of line: LineKey) -> Lane {
@@ -175,7 +178,7 @@ final class Lane {
   /// Tickets in the ready ring whose work has been cancelled. They come up before those of younger work.
   var voidTickets = 0
   /// Tickets that came up while the owner was suspended or at its limit.
-  var heldTickets = 0
+  @exclusivity(unchecked) var held = HeldTickets()
   /// Round robin: whether the lane waits for its turn.
   var isInRing = false
   /// If it is a line's.

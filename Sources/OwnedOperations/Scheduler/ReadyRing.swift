@@ -4,13 +4,13 @@
 /// order give the order of arrival over all owners, and a million jobs of one owner are one entry.
 /// Round robin: each lane with work is in the ring once, and goes to the back after its turn.
 ///
+/// First come, first served, an entry that was taken out comes back at its place by age, among `returned`. What came to the ring's end is
+/// in the order of its age, and all of it younger than what has been at the front.
+///
 /// Memory of its own instead of an array, because a ticket more is all that most additions cost: no count of references, no check for
 /// uniqueness.
 struct ReadyRing: ~Copyable {
-  struct Entry {
-    let lane: Lane
-    var tickets: Int
-  }
+  typealias Entry = TicketRun
 
   private typealias Storage = UnsafeMutablePointer<Entry>
 
@@ -19,8 +19,10 @@ struct ReadyRing: ~Copyable {
   private var capacity = 0
   private var head = 0
   private(set) var count = 0
-  /// The lane of the last entry, if that was added last.
+  /// The lane of the last entry, if that was added last, with an age of its own.
   private var lastLane: UnsafeMutableRawPointer?
+  private var returned = ReturnedTurns()
+  private(set) var lastAge: UInt64 = 0
 
   private static let smallest = 8
   /// An empty ring keeps so much memory.
@@ -34,16 +36,33 @@ struct ReadyRing: ~Copyable {
     storage.deallocate()
   }
 
-  var isEmpty: Bool { count == 0 }
+  var isEmpty: Bool { count == 0 && returned.isEmpty }
 
-  /// The lane and the tickets of the first entry, which keeps the lane.
+  /// An age greater than all before.
   @inline(__always)
-  var unretainedFirst: (lane: Borrowed<Lane>, tickets: Int)? {
+  mutating func makeAge() -> UInt64 {
+    lastAge += 1
+    return lastAge
+  }
+
+  /// Whether the first entry is one of `returned`.
+  @inline(__always)
+  private var isReturnedFirst: Bool {
+    if returned.isEmpty { return false }
+    guard count > 0, let storage else { return true }
+    return returned.first.age <= storage[head].age
+  }
+
+  /// The lane, the tickets and the age of the first entry, which keeps the lane.
+  @inline(__always)
+  var unretainedFirst: (lane: Borrowed<Lane>, tickets: Int, age: UInt64)? {
+    if isReturnedFirst { return returned.unretainedFirst }
     guard count > 0, let storage else { return nil }
-    return (Borrowed(storage[head].lane), storage[head].tickets)
+    return (Borrowed(storage[head].lane), storage[head].tickets, storage[head].age)
   }
 
   var first: Entry? {
+    if isReturnedFirst { return returned.first }
     guard count > 0, let storage else { return nil }
     return storage[head]
   }
@@ -51,11 +70,12 @@ struct ReadyRing: ~Copyable {
   @inline(__always)
   private func index(_ offset: Int) -> Int { (head + offset) & (capacity - 1) }
 
+  /// Adds an entry that has its age.
   mutating func append(_ entry: Entry) {
     let storage = storageWithRoom()
     (storage + index(count)).initialize(to: entry)
     count += 1
-    lastLane = Borrowed(entry.lane).address
+    lastLane = nil
   }
 
   /// Adds a ticket to the last entry if it is the lane's, else a new entry.
@@ -64,29 +84,36 @@ struct ReadyRing: ~Copyable {
     if count > 0, lastLane == Borrowed(lane).address, let storage {
       storage[index(count - 1)].tickets += 1
     } else {
-      append(Entry(lane: lane, tickets: 1))
+      append(Entry(lane: lane, tickets: 1, age: makeAge()))
+      lastLane = Borrowed(lane).address
     }
   }
 
+  /// First come, first served: an entry comes back.
+  mutating func bringBack(_ entry: Entry) { returned.insert(entry) }
+
+  /// Round robin only.
   mutating func prepend(_ entry: Entry) {
     let storage = storageWithRoom()
     head = index(-1)
     (storage + head).initialize(to: entry)
-    if count == 0 { lastLane = Borrowed(entry.lane).address }
+    if count == 0 { lastLane = nil }
     count += 1
   }
 
   /// The ring must not be empty.
   mutating func removeFirst() {
+    if isReturnedFirst { return returned.removeFirst() }
     guard count > 0, let storage else { return }
     (storage + head).deinitialize(count: 1)
     head = index(1)
     count -= 1
-    if count == 0, capacity > Self.mostKept { self = ReadyRing() }
+    if count == 0, capacity > Self.mostKept { deallocate() }
   }
 
   /// Uses tickets of the first entry, which goes when none are left.
   mutating func useFirst(_ tickets: Int) {
+    if isReturnedFirst { return returned.useFirst(tickets) }
     guard count > 0, let storage else { return }
     storage[head].tickets -= tickets
     if storage[head].tickets == 0 { removeFirst() }
@@ -94,16 +121,30 @@ struct ReadyRing: ~Copyable {
 
   /// Takes every entry out, in order.
   mutating func takeAll() -> [Entry] {
-    guard let storage else { return [] }
-    let entries = (0..<count).map { storage[index($0)] }
-    self = ReadyRing()
+    var entries = inRing
+    if !returned.isEmpty { entries = (returned.takeAll() + entries).sorted { $0.age < $1.age } }
+    if let storage {
+      for offset in 0..<count { (storage + index(offset)).deinitialize(count: 1) }
+      deallocate()
+    }
     return entries
   }
 
-  /// In order. Linear.
-  var entries: [Entry] { storage.map { storage in (0..<count).map { storage[index($0)] } } ?? [] }
+  /// The ring is empty.
+  private mutating func deallocate() {
+    storage?.deallocate()
+    (storage, capacity, head, count) = (nil, 0, 0, 0)
+  }
 
-  /// Has another entry change places with the first. The ring must not be empty.
+  private var inRing: [Entry] { storage.map { storage in (0..<count).map { storage[index($0)] } } ?? [] }
+
+  /// In order. Linear.
+  mutating func entries() -> [Entry] {
+    if !returned.isEmpty { for entry in takeAll() { append(entry) } }
+    return inRing
+  }
+
+  /// Has another of `entries()` change places with the first. The ring must not be empty.
   /// - Returns: the lane that is first now.
   mutating func swapFirst(with offset: Int) -> Lane {
     let storage = storageWithRoom()

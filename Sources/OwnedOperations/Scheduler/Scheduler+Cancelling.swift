@@ -103,8 +103,8 @@ extension Scheduler {
     guard let slot = worker.currentSlot, !slot.hasEnded else { return .ended(work) }
     // An operation is cancelled as such.
     if !work.isOperation, worker.serial <= slot.cancelledUpTo, !Mutation.workInHandOutlivesTheCancel.isOn { return .cancelled(work) }
-    let (records, lane) = worker.batch.unbegin(work)
-    lane.with { slot.stage.giveBack(movingFrom: records, count: 1, lane: $0, level: worker.batch.level) }
+    let (records, lane, age) = worker.batch.unbegin(work)
+    lane.with { slot.stage.giveBack(movingFrom: records, count: 1, lane: $0, level: worker.batch.level, age: age) }
     slot.isHeldBack = true
     return .waits(slot)
   }

@@ -40,7 +40,7 @@ extension Stage {
   func shuffle(by shuffler: any QueueDriver, ownerLimit: Int) {
     let level = readyLevels.trailingZeroBitCount
     var choices: [(offset: Int, records: Int)] = []
-    for (offset, entry) in rings[level].entries.enumerated() {
+    for (offset, entry) in rings[level].entries().enumerated() {
       let lane = entry.lane
       guard lane.work.count > 0, !lane.slot.isHeld(ownerLimit), !lane.isLineHeld else { continue }
       let records = lane.line != nil ? 1 : fairness == .roundRobin ? lane.work.count : min(entry.tickets, lane.work.count)

@@ -10,8 +10,16 @@ extension Scheduler {
     var hasMoved = false
     for worker in workers.active where look(at: worker) { hasMoved = true }
     letMoreIn(hasMoved: hasMoved)
-    let needsMonitor = stuck > 0 || hasWork || !runs.isEmpty || workers.active.contains { $0.batch.hasRest }
+    let needsMonitor =
+      stuck > 0 || hasWork || !runs.isEmpty || workers.active.contains { $0.batch.hasRest || $0.batch.currentLane?.held.count ?? 0 > 0 }
     if needsMonitor, !workers.active.isEmpty { monitor() }
+  }
+
+  /// A delivery waits for the one before it in its line. That may be over, and what it leaves block, or compute, in a deinit of the user's.
+  @inline(never)
+  mutating func monitorLines() {
+    firstStage.with { $0.hasHeldForLine = false }
+    monitor()
   }
 
   /// Whatever bodies do: one more worker whenever work is ready and none has finished for long.
@@ -44,7 +52,11 @@ extension Scheduler {
     setStuck(worker, isStuck && !worker.isWaiting)
     guard isStuck else {
       // Long bodies that compute are no place to wait behind, either.
-      if !hasMoved { takeBatchBack(from: worker) }
+      if !hasMoved {
+        takeBatchBack(from: worker)
+        // What it computes may be what a delivery has left: the next of the line need not wait for that.
+        if worker.batch.currentLane != nil, worker.batch.isCurrentOver { settle(worker, includingCurrent: true) }
+      }
       return hasMoved
     }
     // First of all: from here on the worker begins nothing, so that what is over now is what it began last.

@@ -37,7 +37,7 @@ extension Scheduler {
 
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
   mutating func workerToDispatch() -> ScheduledWorker? {
-    guard hasWork, !returnsComeFirst else { return nil }
+    guard hasWork || yieldHandover(), !returnsComeFirst else { return nil }
     if arriving > 0 {
       endHandover()
       guard arriving == 0 || isWorthWaking else { return nil }
@@ -108,9 +108,9 @@ extension Scheduler {
   @inline(__always)
   mutating func handOver(_ work: consuming Work, of slot: Borrowed<OwnerSlot>, level: Int) -> ScheduledWorker {
     let worker = sendWorker()
-    let lane = firstStage.with { $0.addTaken(of: slot, level: level) }
+    let (lane, age) = firstStage.with { $0.addTaken(of: slot, level: level) }
     worker.takesOne = takesOne
-    worker.batch.fill(work, of: lane)
+    worker.batch.fill(work, of: lane, age: age)
     worker.batch.publish(level: level)
     worker.serial = nextSerial()
     handover = Borrowed(worker)
@@ -123,6 +123,17 @@ extension Scheduler {
     handover = nil
     takeBatchBack(from: worker)
     if worker.batch.count > 0 { arrive(worker) }
+  }
+
+  /// Whether the handed job, by which its owner is at its limit, gives way to a more urgent one of the owner's. That is ready then.
+  @inline(never)
+  private mutating func yieldHandover() -> Bool {
+    guard ownerLimit != .max, let batch = handover?.object.batch, let lane = batch.nextLane else { return false }
+    var isMoreUrgent = false
+    for level in 0..<batch.level { lane.slot.forEachLane(at: level) { if $0.held.count > 0 { isMoreUrgent = true } } }
+    guard isMoreUrgent, !Mutation.handoverDoesNotYield.isOn else { return false }
+    endHandover()
+    return hasWork
   }
 
   // MARK: Blocked workers

@@ -21,7 +21,8 @@ import Synchronization
 /// worker that is sent for, which begins it when it arrives without having taken the lock. Until then that worker counts as on its way, and
 /// whoever finds more ready work takes the batch back first (`endHandover`). Who wins the batch's cursor decides: if the record had begun,
 /// the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order, and the worker finds
-/// its batch empty and looks here. So a handed job waits for nothing and holds up nobody.
+/// its batch empty and looks here. So a handed job waits for nothing and holds up nobody: nor, if its owner is at its limit by it, more
+/// urgent work of that owner, for which it goes back, too (`yieldHandover`).
 ///
 /// Permits: who may run. All decisions are in `Scheduler+Permits`.
 ///
@@ -179,6 +180,7 @@ struct Scheduler: ~Copyable {
     statistics.enqueued += 1
     unfinished += 1
     lastStage.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
+    if firstStage.with({ $0.hasHeldForLine }) { monitorLines() }
     return slot.isHeldBack ? .takenForHeldBackOwner : .taken
   }
 
@@ -215,6 +217,7 @@ struct Scheduler: ~Copyable {
         let most = worker.takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
         return stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
+      if firstStage.with({ $0.hasHeldForLine }) { monitorLines() }
       if let level {
         worker.batch.publish(level: level)
         worker.serial = nextSerial()
@@ -407,8 +410,10 @@ struct Scheduler: ~Copyable {
   /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
   mutating func takeBatchBack(from worker: ScheduledWorker) {
     let level = worker.batch.level
-    worker.batch.takeRest { records, count, lane in
-      lane.slot.stage.giveBack(movingFrom: records, count: count, lane: lane, level: level)
+    worker.batch.takeRest { records, count, lane, age in
+      let slot = lane.slot
+      slot.stage.giveBack(movingFrom: records, count: count, lane: lane, level: level, age: age)
+      if ownerLimit != .max { slot.stage.release(slot, ownerLimit: ownerLimit) }
     }
     if let (source, nodes) = worker.batch.nodeStack.take() { putBack(nodes, of: source) }
   }
@@ -428,7 +433,7 @@ struct Scheduler: ~Copyable {
     for (index, node) in nodes.enumerated() { (records + index).initialize(to: .graphNode(run, node)) }
     // They go back as if they were records that had been taken, which count as executing.
     slot.stage.changeExecuting(slot, by: nodes.count)
-    slot.stage.giveBack(movingFrom: records, count: nodes.count, lane: slot.makeLane(at: source.level), level: source.level)
+    slot.stage.giveBack(movingFrom: records, count: nodes.count, lane: slot.makeLane(at: source.level), level: source.level, age: 0)
     records.deallocate()
   }
 

@@ -52,8 +52,8 @@ extension Stage {
   private func withdrawTickets(_ level: Int, _ lanes: [Lane], _ isAlive: [ObjectIdentifier: [Bool]]) {
     var places: [ObjectIdentifier: Int] = [:]
     for lane in lanes {
-      places[ObjectIdentifier(lane)] = lane.heldTickets
-      lane.heldTickets = isAlive[ObjectIdentifier(lane)]?.prefix(lane.heldTickets).count { $0 } ?? 0
+      places[ObjectIdentifier(lane)] = lane.held.count
+      if let flags = isAlive[ObjectIdentifier(lane)] { lane.held.remove(keeping: flags.prefix(lane.held.count)) }
     }
     for entry in rings[level].takeAll() {
       let lane = entry.lane
@@ -64,7 +64,7 @@ extension Stage {
       places[ObjectIdentifier(lane)] = records.endIndex
       let living = records.count { $0 }
       readyCount -= records.count - living
-      if living > 0 { rings[level].append(ReadyRing.Entry(lane: lane, tickets: living)) }
+      if living > 0 { rings[level].append(ReadyRing.Entry(lane: lane, tickets: living, age: entry.age)) }
     }
     if rings[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) }
   }

@@ -11,7 +11,8 @@
 /// - First come, first served: a lane has as many tickets, in the ring and held, less the void ones, as it has records.
 /// - Round robin: a lane with records is in the ring, once, or held.
 /// - `readyCount` is the number of records of lanes whose tickets are in the rings. Some of their owners may turn out to be suspended or
-///   at their limit when their turn comes; then the tickets are held, and come back to the front of the ring later.
+///   at their limit when their turn comes; then the tickets are held, and come back to the ring later.
+/// - First come, first served: a ticket that is held, or whose record a worker has and gives back, keeps its age and comes back by it.
 final class Stage {
   // First what every addition touches.
 
@@ -25,6 +26,8 @@ final class Stage {
   /// A bit for each level with entries in its ring; the lowest bit is the highest priority.
   var readyLevels: UInt32 = 0
   private(set) var fairness: OwnerFairness
+  /// A turn was held because one of its line runs. Until the monitor is told.
+  var hasHeldForLine = false
 
   /// The stage ends with a barrier, cancelled or not.
   var isClosed = false
@@ -133,13 +136,13 @@ final class Stage {
 
   /// Counts a record in that goes to a worker at once.
   @inline(__always)
-  func addTaken(of slot: Borrowed<OwnerSlot>, level: Int) -> Borrowed<Lane> {
+  func addTaken(of slot: Borrowed<OwnerSlot>, level: Int) -> (lane: Borrowed<Lane>, age: UInt64) {
     unfinished += 1
     executing += 1
     return slot.with { slot in
       slot.changeUnfinished(by: 1)
       slot.executing += 1
-      return slot.unretainedLane(at: level)
+      return (slot.unretainedLane(at: level), rings[level].makeAge())
     }
   }
 
@@ -184,7 +187,8 @@ final class Stage {
       // Who has to wait for a turn gets a ticket in the ring all the same, unless nobody else is there. That is held when it comes up: so
       // those that are held are older than all in the ring.
       if isHeld, rings[level].isEmpty {
-        lane.heldTickets += 1
+        let hasLines = lane.unretainedSlot.with { $0.hasLines }
+        lane.held.addNewest(after: rings[level].lastAge, inRuns: hasLines) { rings[level].makeAge() }
         return place
       }
       rings[level].appendTicket(for: lane)
@@ -193,7 +197,8 @@ final class Stage {
       if lane.isInRing {
         readyCount += 1
       } else if isHeld || lane.isLineHeld {
-        lane.heldTickets = 1
+        lane.held.reset(to: 1)
+        if lane.isLineHeld { hasHeldForLine = true }
         return place
       } else {
         enterRing(lane, level: level, atFront: false)
@@ -206,25 +211,26 @@ final class Stage {
   /// Round robin: the lane joins with all of its records.
   private func enterRing(_ lane: Lane, level: Int, atFront: Bool) {
     lane.isInRing = true
-    lane.heldTickets = 0
+    lane.held.reset()
     readyCount += lane.work.count
-    let entry = ReadyRing.Entry(lane: lane, tickets: 1)
+    let entry = ReadyRing.Entry(lane: lane, tickets: 1, age: 0)
     if atFront { rings[level].prepend(entry) } else { rings[level].append(entry) }
     readyLevels |= 1 << UInt32(level)
   }
 
   /// Puts work that a worker had taken, and not begun, back to where it came from.
-  func giveBack(movingFrom source: UnsafeMutablePointer<Work>, count: Int, lane: Lane, level: Int) {
+  /// - Parameter age: of its tickets; 0 for work that comes before all else.
+  func giveBack(movingFrom source: UnsafeMutablePointer<Work>, count: Int, lane: Lane, level: Int, age: UInt64) {
     lane.work.prepend(movingFrom: source, count: count)
     lane.slot.executing -= count
     lane.line?.executing -= count
     executing -= count
     switch fairness {
     case .firstComeFirstServed:
-      // With those that are held: they are younger, and who held them may have been what is given back.
-      rings[level].prepend(ReadyRing.Entry(lane: lane, tickets: count + lane.heldTickets))
-      readyCount += count + lane.heldTickets
-      lane.heldTickets = 0
+      rings[level].bringBack(ReadyRing.Entry(lane: lane, tickets: count, age: age))
+      readyCount += count
+      // With those that are held: who held them may have been what is given back.
+      bringBackHeld(of: lane, level: level)
     case .roundRobin:
       if lane.isInRing { readyCount += count } else { enterRing(lane, level: level, atFront: true) }
     }
@@ -238,10 +244,10 @@ final class Stage {
   func take(_ limit: Int, into batch: WorkBatch, pool: inout ChunkPool, ownerLimit: Int) -> Int? {
     while readyLevels != 0 {
       let level = readyLevels.trailingZeroBitCount
-      while batch.count < limit, let (lane, tickets) = rings[level].unretainedFirst {
+      while batch.count < limit, let (lane, tickets, age) = rings[level].unretainedFirst {
         // The entry keeps the lane; where the entry goes, the lane is held here.
         let isFull = lane.with { lane in
-          takeTurn(of: lane, tickets: tickets, level: level, limit: limit, into: batch, pool: &pool, ownerLimit: ownerLimit)
+          takeTurn(of: lane, tickets: tickets, age: age, level: level, limit: limit, into: batch, pool: &pool, ownerLimit: ownerLimit)
         }
         if isFull { break }
       }
@@ -255,7 +261,7 @@ final class Stage {
   /// - Returns: whether nothing can be added to the batch.
   @inline(__always)
   private func takeTurn(
-    of lane: Lane, tickets: Int, level: Int, limit: Int, into batch: WorkBatch, pool: inout ChunkPool, ownerLimit: Int
+    of lane: Lane, tickets: Int, age: UInt64, level: Int, limit: Int, into batch: WorkBatch, pool: inout ChunkPool, ownerLimit: Int
   ) -> Bool {
     if lane.work.count == 0 {
       // All of it was cancelled.
@@ -265,7 +271,7 @@ final class Stage {
     } else if fairness == .roundRobin {
       guard let entry = rings[level].first else { return false }
       rings[level].removeFirst()
-      count(batch.fill(from: lane, limit: 1, pool: &pool), takenFrom: lane)
+      count(batch.fill(from: lane, limit: 1, age: age, pool: &pool), takenFrom: lane)
       if lane.work.count > 0 { rings[level].append(entry) } else { lane.isInRing = false }
       if lane.line == nil { return false }
       if lane.isInRing, rings[level].count == 1 { hold(entry, level: level) }
@@ -279,7 +285,9 @@ final class Stage {
       let isLine = lane.line != nil
       let most = isLine ? 1 : min(limit - batch.count, tickets)
       let borrows = batch.count == 0 && most >= WorkBatch.leastBorrowed
-      let taken = borrows ? batch.borrow(from: lane, limit: most, pool: &pool) : batch.fill(from: lane, limit: most, pool: &pool)
+      let taken =
+        borrows
+        ? batch.borrow(from: lane, limit: most, age: age, pool: &pool) : batch.fill(from: lane, limit: most, age: age, pool: &pool)
       count(taken, takenFrom: lane)
       rings[level].useFirst(taken)  // and the lane may be gone
       // Its next is held now, instead of sending a worker for it.
@@ -304,36 +312,42 @@ final class Stage {
 
   private func hold(_ entry: ReadyRing.Entry, level: Int) {
     rings[level].removeFirst()
+    if entry.lane.isLineHeld { hasHeldForLine = true }
     switch fairness {
     case .firstComeFirstServed:
       let void = min(entry.lane.voidTickets, entry.tickets)
       entry.lane.voidTickets -= void
-      entry.lane.heldTickets += entry.tickets - void
       readyCount -= entry.tickets - void
+      guard entry.tickets > void else { return }
+      entry.lane.held.add(entry.tickets - void, age: entry.age, inRuns: entry.lane.slot.hasLines)
     case .roundRobin:
       entry.lane.isInRing = false
-      entry.lane.heldTickets = 1
+      entry.lane.held.reset(to: 1)
       readyCount -= entry.lane.work.count
     }
   }
 
-  /// The owner may run again, or may run more: its held tickets go to the front, because they are older than what is in the ring.
+  /// The owner may run again, or may run more: its held tickets come back.
   func release(_ slot: OwnerSlot, ownerLimit: Int) {
     guard !slot.isRemoved, !slot.isHeld(ownerLimit) else { return }
     for level in 0..<PriorityLevel.count { slot.forEachLane(at: level) { release($0, level: level) } }
   }
 
   private func release(_ lane: Lane, level: Int) {
-    guard lane.heldTickets > 0, !lane.isLineHeld else { return }
+    guard lane.held.count > 0, !lane.isLineHeld else { return }
     switch fairness {
-    case .firstComeFirstServed:
-      rings[level].prepend(ReadyRing.Entry(lane: lane, tickets: lane.heldTickets))
-      readyCount += lane.heldTickets
-      lane.heldTickets = 0
-      readyLevels |= 1 << UInt32(level)
-    case .roundRobin:
-      enterRing(lane, level: level, atFront: false)
+    case .firstComeFirstServed: bringBackHeld(of: lane, level: level)
+    case .roundRobin: enterRing(lane, level: level, atFront: false)
     }
+  }
+
+  private func bringBackHeld(of lane: Lane, level: Int) {
+    guard lane.held.count > 0 else { return }
+    for (age, tickets) in lane.held.takeAll() {
+      rings[level].bringBack(ReadyRing.Entry(lane: lane, tickets: tickets, age: Mutation.heldTurnLosesItsAge.isOn ? 0 : age))
+      readyCount += tickets
+    }
+    readyLevels |= 1 << UInt32(level)
   }
 
   /// Something has changed for a line: what comes next in it may be due.
@@ -380,12 +394,12 @@ final class Stage {
     let records = lane.work.count
     switch fairness {
     case .firstComeFirstServed:
-      lane.voidTickets += records - lane.heldTickets
-      readyCount -= records - lane.heldTickets
+      lane.voidTickets += records - lane.held.count
+      readyCount -= records - lane.held.count
     case .roundRobin:
       if lane.isInRing { readyCount -= records }
     }
-    lane.heldTickets = 0
+    lane.held.reset()
     return TakenWork(lane.work.takeAll())
   }
 
@@ -414,12 +428,13 @@ final class Stage {
           lane.voidTickets = 0
           lane.isInRing = false
           let isHeld = lane.work.count > 0 && !seen.contains(ObjectIdentifier(lane))
-          lane.heldTickets = !isHeld ? 0 : newValue == .roundRobin ? 1 : lane.work.count
+          lane.held.reset(to: !isHeld ? 0 : newValue == .roundRobin ? 1 : lane.work.count)
         }
       }
       for lane in inRing {
         lane.isInRing = newValue == .roundRobin
-        rings[level].append(ReadyRing.Entry(lane: lane, tickets: newValue == .roundRobin ? 1 : lane.work.count))
+        let tickets = newValue == .roundRobin ? 1 : lane.work.count
+        rings[level].append(ReadyRing.Entry(lane: lane, tickets: tickets, age: rings[level].makeAge()))
         readyCount += lane.work.count
       }
       if rings[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) } else { readyLevels |= 1 << UInt32(level) }

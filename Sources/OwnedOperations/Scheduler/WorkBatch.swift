@@ -39,6 +39,8 @@ final class WorkBatch: Sendable {
     let lane: Borrowed<Lane>
     /// Of the record's owner, to be compared: lane and slot may go with what others take away.
     let lifetime: UnsafeMutableRawPointer?
+    /// Of its ticket, by which it goes back.
+    let age: UInt64
     /// Bit 0: a job, or a node, has begun. Bit 1: the record is over, `result` says how. The rest: how many graph nodes it has led to that
     /// are over and succeeded.
     let progress = Atomic<Int>(0)
@@ -80,18 +82,18 @@ final class WorkBatch: Sendable {
   // MARK: Under the queue's lock
 
   /// Borrows up to `limit` records of the lane. The batch must be empty, and is full then.
-  func borrow(from lane: Lane, limit: Int, pool: inout ChunkPool) -> Int {
+  func borrow(from lane: Lane, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
     let run = lane.work.borrowFirst(limit, pool: &pool)
     source = run.records
     borrowed = (run.chunk, Borrowed(lane))
-    addEntries(run.count, of: Borrowed(lane))
+    addEntries(run.count, of: Borrowed(lane), age: age)
     return run.count
   }
 
   /// Moves up to `limit` records of the lane to the end of the batch, which has not been published.
-  func fill(from lane: Lane, limit: Int, pool: inout ChunkPool) -> Int {
+  func fill(from lane: Lane, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
     let moved = lane.work.moveFirst(limit, to: records + count, pool: &pool)
-    addEntries(moved, of: Borrowed(lane))
+    addEntries(moved, of: Borrowed(lane), age: age)
     return moved
   }
 
@@ -104,17 +106,23 @@ final class WorkBatch: Sendable {
     return (lifetime, nil)
   }
 
+  /// The lane of the record that is next. It executes, so the lane is there.
+  var nextLane: Lane? {
+    let (next, end) = Self.split(cursor.load(ordering: .acquiring))
+    return next < end ? entries[next].lane.object : nil
+  }
+
   /// The only record. The batch must be empty.
   @inline(__always)
-  func fill(_ work: consuming Work, of lane: Borrowed<Lane>) {
+  func fill(_ work: consuming Work, of lane: Borrowed<Lane>, age: UInt64) {
     records.initialize(to: work)
-    addEntries(1, of: lane)
+    addEntries(1, of: lane, age: age)
   }
 
   @inline(__always)
-  private func addEntries(_ added: Int, of lane: Borrowed<Lane>) {
+  private func addEntries(_ added: Int, of lane: Borrowed<Lane>, age: UInt64) {
     let lifetime = lane.with { $0.unretainedSlot.with { $0.unretainedLifetime?.address } }
-    for index in count..<count + added { (entries + index).initialize(to: Entry(lane: lane, lifetime: lifetime)) }
+    for index in count..<count + added { (entries + index).initialize(to: Entry(lane: lane, lifetime: lifetime, age: age)) }
     count += added
   }
 
@@ -197,9 +205,9 @@ final class WorkBatch: Sendable {
     }
   }
 
-  /// Takes what has not begun away, and calls `body` with each run of records of one lane, from the last run to the first. It must move
-  /// them out.
-  func takeRest(_ body: (UnsafeMutablePointer<Work>, Int, Lane) -> Void) {
+  /// Takes what has not begun away, and calls `body` with each run of records of one lane and age, from the last run to the first. It must
+  /// move them out.
+  func takeRest(_ body: (UnsafeMutablePointer<Work>, Int, Lane, _ age: UInt64) -> Void) {
     var current = cursor.load(ordering: .relaxed)
     while true {
       let (next, end) = Self.split(current)
@@ -212,10 +220,10 @@ final class WorkBatch: Sendable {
       count = next
       var runEnd = end
       while runEnd > next {
-        let lane = entries[runEnd - 1].lane
+        let (lane, age) = (entries[runEnd - 1].lane, entries[runEnd - 1].age)
         var runStart = runEnd - 1
-        while runStart > next, entries[runStart - 1].lane.address == lane.address { runStart -= 1 }
-        body(source + runStart, runEnd - runStart, lane.object)
+        while runStart > next, entries[runStart - 1].lane.address == lane.address, entries[runStart - 1].age == age { runStart -= 1 }
+        body(source + runStart, runEnd - runStart, lane.object, age)
         runEnd = runStart
       }
       return
@@ -270,12 +278,12 @@ final class WorkBatch: Sendable {
 
   /// Puts the last record begun back to those that have not, for a worker that can't run it now. Under the queue's lock, after the rest has
   /// been taken back.
-  func unbegin(_ work: consuming Work) -> (records: UnsafeMutablePointer<Work>, lane: Borrowed<Lane>) {
+  func unbegin(_ work: consuming Work) -> (records: UnsafeMutablePointer<Work>, lane: Borrowed<Lane>, age: UInt64) {
     let last = Self.split(cursor.load(ordering: .relaxed)).next - 1
     (source + last).initialize(to: work)
     count = last
     cursor.store(Self.join(next: last, end: last), ordering: .releasing)
-    return (source + last, entries[last].lane)
+    return (source + last, entries[last].lane, entries[last].age)
   }
 
   /// Whether the last record begun is over. Under the queue's lock, which keeps the worker from filling the batch anew.
@@ -305,7 +313,7 @@ final class WorkBatch: Sendable {
   /// Whether the worker has begun a record since the batch was filled. A hint, but under the lock: what has been taken back never will be.
   var hasBegun: Bool { Self.split(cursor.load(ordering: .acquiring)).next > 0 }
 
-  /// Of the record begun last, if that is of a line and not over. On the worker's thread, under the lock.
+  /// Of the record begun last, if that is of a line and has not been counted. Under the lock.
   var currentLane: Lane? {
     let next = Self.split(cursor.load(ordering: .relaxed)).next
     guard next > settled else { return nil }

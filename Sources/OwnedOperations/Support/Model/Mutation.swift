@@ -90,11 +90,16 @@ enum Mutation: String, CaseIterable {
   /// The timer of watched operations is set once.
   case readinessIsAskedOnce
 
+  /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
+  case handoverDoesNotYield
+
   // Lines: LineModelTests
   /// The next of a line begins while one of it runs.
   case lineRunsSideBySide
   /// What was held behind a line's last is not looked at again.
   case lineIsNotReleased
+  /// What was held comes back before all else.
+  case heldTurnLosesItsAge
   /// A worker takes more behind one of a line.
   case batchGoesOnBehindALine
   /// One of a line that waits keeps the line.

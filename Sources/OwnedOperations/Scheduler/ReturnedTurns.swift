@@ -1,0 +1,60 @@
+/// A run of tickets of one lane. Guarded by the queue's lock.
+struct TicketRun {
+  let lane: Lane
+  var tickets: Int
+  /// When the run began, among all of its ring: see `ReadyRing.makeAge`.
+  let age: UInt64
+}
+
+/// Entries of a ready ring that had been taken out and have come back, because their owner may go on or a worker has given back what it had
+/// taken: the oldest first. A heap, because they come back in any order, and those of many owners may do so one by one.
+struct ReturnedTurns {
+  private var heap: [TicketRun] = []
+
+  var isEmpty: Bool { heap.isEmpty }
+
+  /// There must be one.
+  var first: TicketRun {
+    @inline(__always) get { heap[0] }
+  }
+
+  /// There must be one, which keeps the lane.
+  var unretainedFirst: (lane: Borrowed<Lane>, tickets: Int, age: UInt64) { (Borrowed(heap[0].lane), heap[0].tickets, heap[0].age) }
+
+  /// - Complexity: logarithmic.
+  mutating func insert(_ entry: TicketRun) {
+    heap.append(entry)
+    var place = heap.count - 1
+    while place > 0, heap[place].age < heap[(place - 1) / 2].age {
+      heap.swapAt(place, (place - 1) / 2)
+      place = (place - 1) / 2
+    }
+  }
+
+  /// There must be one.
+  /// - Complexity: logarithmic.
+  mutating func removeFirst() {
+    heap.swapAt(0, heap.count - 1)
+    heap.removeLast()
+    var place = 0
+    while true {
+      var oldest = place
+      for child in 2 * place + 1...2 * place + 2 where child < heap.count && heap[child].age < heap[oldest].age { oldest = child }
+      if oldest == place { return }
+      heap.swapAt(place, oldest)
+      place = oldest
+    }
+  }
+
+  /// Uses tickets of the first, which goes when none are left.
+  mutating func useFirst(_ tickets: Int) {
+    heap[0].tickets -= tickets
+    if heap[0].tickets == 0 { removeFirst() }
+  }
+
+  /// In no order.
+  mutating func takeAll() -> [TicketRun] {
+    defer { heap = [] }
+    return heap
+  }
+}
