@@ -197,6 +197,12 @@ struct JournalReader {
         journal.tornLines.append(lineNumber)
         break
       }
+      guard end > start || lineNumber == 1 else {
+        // Whoever adds a line begins a new one, too, where half of another's is there because it is being written just now.
+        start = end + 1
+        journal.length = start
+        continue
+      }
       let value = try? JSONParser.parse(Array(bytes[start..<end]))
       if lineNumber == 1 {
         try readHead(value)
