@@ -247,7 +247,7 @@ struct JournalTests {
     let mine = try lease(path, "me")
     #expect(mine.keep())
     // A keeper that comes late changes nothing.
-    JournalLease.keep(JournalLease.path(of: path), inPlaceOf: "dead")
+    #expect(JournalLease.look(JournalLease.path(of: path), of: "dead", speaks: true).standing == .awaited)
     #expect(mine.keep())
   }
 }

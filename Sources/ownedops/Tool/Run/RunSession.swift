@@ -90,7 +90,10 @@ final class RunSession: Sendable {
       let host = try KeptCommandHost(
         journal: journal, file: file, grace: options.grace, keepsOrphans: options.keepsOrphans,
         whenJournalFails: { journal.keeperFailed($0) }, whenKilled: { journal.stop("the keeper was killed") })
-      try journal.begin(keeper: host.process, grace: options.grace, keepsOrphans: options.keepsOrphans, whenLost: { root.end() })
+      try journal.begin(keeper: host.process, grace: options.grace, keepsOrphans: options.keepsOrphans) {
+        host.disownJournal()
+        root.end()
+      }
       return host
     } catch {
       journal.abandon()
