@@ -46,7 +46,7 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
     self.session = session
     super.init(lifetime: lifetime)
     if job.priority != .normal { queuePriority = job.priority }
-    if !job.after.isEmpty { dependencyPolicy = .requireSuccess }
+    if !job.after.isEmpty, !job.runsAlways { dependencyPolicy = .requireSuccess }
   }
 
   // Not kept here: there may be hundreds of thousands.
@@ -77,7 +77,7 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
       return
     }
     defer { session.didEnd(self) }
-    if let reason = session.reasonNotToStart {
+    if let reason = session.reasonNotToStart(job) {
       course.withLock { course in
         course.result = .cancelled(reason)
         course.wasRefused = true

@@ -248,9 +248,10 @@ final class RunSession: Sendable {
 
   func job(_ place: Int) -> RunFile.Job { file.jobs[place] }
 
-  /// Set when a job has failed and the rest should not begin.
-  var reasonNotToStart: String? {
+  /// Given when a job has failed and the rest should not begin.
+  func reasonNotToStart(_ job: RunFile.Job) -> String? {
     if let failure = journal?.failure { return failure }
+    guard !job.runsAlways else { return nil }
     return state.withLock { state in
       guard !options.keepsGoing, let failed = state.firstFailure else { return nil }
       return "\(failed) has failed"
