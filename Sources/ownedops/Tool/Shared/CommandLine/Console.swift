@@ -65,7 +65,7 @@ final class Console: Sendable {
   /// A line that the next one replaces; for terminals. Cut where the terminal would go on in the next line, which nothing would wipe out.
   func progress(_ line: String) {
     let width = Self.columns(of: 2)
-    let shown = line.count < width ? line : String(line.prefix(max(width - 1, 0)))
+    let shown = line.columns < width ? line : line.prefix(columns: max(width - 1, 0))
     progressState.withLock { progress in
       guard progress.writers == 0 else { return }
       progress.isShown = true
