@@ -77,6 +77,17 @@ final class Console: Sendable {
     progressState.withLock { Self.clear(&$0, writers: 0) }
   }
 
+  /// Ends the process at once, with no line left that the next one would have replaced. Who doesn't read is not waited for.
+  func exitAtOnce(_ status: Int32) -> Never {
+    let isWiped = DispatchSemaphore(value: 0)
+    DispatchQueue.global(qos: .userInteractive).async { [self] in
+      progressState.withLock { Self.clear(&$0, writers: 1) }
+      isWiped.signal()
+    }
+    _ = isWiped.wait(timeout: .now() + 0.1)
+    _exit(status)
+  }
+
   func coloured(_ text: String, _ code: String) -> String { usesColour ? "\u{1b}[\(code)m\(text)\u{1b}[0m" : text }
 
   /// How wide a terminal is; `Int.max` for what is none, or does not tell.
