@@ -355,7 +355,7 @@ struct RunOptionTests {
     #expect(!directory.contains("ran"))
   }
 
-  @Test(.enabled(if: ResourceGate.currentLoad > 0)) func aLoadedMachineGetsOneJobAtATime() async throws {
+  @Test(.enabled(if: JobAdmission.currentLoad > 0)) func aLoadedMachineGetsOneJobAtATime() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
     let json = "{\"jobs\":[\((0..<6).map { job("j\($0)", "echo 1 >> log; sleep 0.05; echo -1 >> log") }.joined(separator: ","))]}"
