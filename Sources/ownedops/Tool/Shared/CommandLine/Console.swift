@@ -77,14 +77,11 @@ final class Console: Sendable {
     progressState.withLock { Self.clear(&$0, writers: 0) }
   }
 
-  /// Ends the process at once, with no line left that the next one would have replaced. Who doesn't read is not waited for.
+  /// Ends the process at once, with no line left that the next one would have replaced. Who doesn't read is not waited for: who writes
+  /// to a terminal that takes no more holds the lock.
   func exitAtOnce(_ status: Int32) -> Never {
-    let isWiped = DispatchSemaphore(value: 0)
-    DispatchQueue.global(qos: .userInteractive).async { [self] in
-      progressState.withLock { Self.clear(&$0, writers: 1) }
-      isWiped.signal()
-    }
-    _ = isWiped.wait(timeout: .now() + 0.1)
+    var entry = pollfd(fd: 2, events: Int16(POLLOUT), revents: 0)
+    if poll(&entry, 1, 0) > 0, entry.revents & Int16(POLLOUT) != 0 { progressState.withLock { Self.clear(&$0, writers: 1) } }
     _exit(status)
   }
 
