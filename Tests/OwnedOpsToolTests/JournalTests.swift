@@ -89,6 +89,15 @@ struct JournalTests {
     #expect(journal.length == Data(directory.read("j").utf8).count - "{\"event\":\"fai".utf8.count)
   }
 
+  @Test func anEmptyLineIsNoLineThatWasDropped() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let whole = String(decoding: JournalEvent.succeeded(job: "a", attempts: 1).line(at: 1), as: UTF8.self)
+    let journal = try journal(try file(#"{"name":"a","command":["true"]}"#), [], in: directory, tail: "\n" + whole + "\n")
+    #expect(journal.tornLines.isEmpty && journal.jobs[0].state == .succeeded)
+    #expect(journal.length == directory.read("j").utf8.count)
+  }
+
   @Test func whatIsNoJournalIsRefused() throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -238,7 +247,7 @@ struct JournalTests {
     let mine = try lease(path, "me")
     #expect(mine.keep())
     // A keeper that comes late changes nothing.
-    JournalLease.keep(JournalLease.path(of: path), inPlaceOf: "dead")
+    #expect(JournalLease.look(JournalLease.path(of: path), of: "dead", speaks: true).standing == .awaited)
     #expect(mine.keep())
   }
 }

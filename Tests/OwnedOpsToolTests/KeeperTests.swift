@@ -182,6 +182,31 @@ import Testing
       #expect(directory.read("log") == "again\n")
     }
 
+    @Test func aKeeperWhoseJournalWasTakenOverFromAnotherMachineEndsItsJobsAndWritesNothing() async throws {
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      let here = MachineProcess.current
+      var record = JournalLine("lease")
+      record.add("run", "other")
+      record.add("host", "far")
+      record.add("machine", "another")
+      record.add("process", Int(here.number))
+      record.add("birth", here.birth)
+      record.add("start", time: WallClock.now)
+      record.add("heartbeat", time: WallClock.now)
+      try directory.write("far", Data(record.bytes))
+      let line = "echo $$ > pids; cp far j.lease; cp j seen; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); exec sleep 300"
+      try write([shell("a", line)], to: directory)
+      #expect(try await run(in: directory).status == -SIGKILL)
+      let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
+      let deadline = ContinuousClock.now + .seconds(20)
+      while keeper.isRunning, .now < deadline { usleep(1000) }
+      #expect(!keeper.isRunning)
+      for process in directory.processes(in: "pids") { #expect(!Processes.isRunning(process)) }
+      #expect(directory.read("j") == directory.read("seen"))
+      #expect(directory.read("j.lease") == directory.read("far"))
+    }
+
     @Test func sigtermToAKeeperEndsWhatADeadRunnerHasLeft() async throws {
       let directory = try TemporaryDirectory()
       defer { directory.remove() }

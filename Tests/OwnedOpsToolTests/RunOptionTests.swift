@@ -144,6 +144,15 @@ struct RunOptionTests {
     #expect(progress.line(width: 60) == "[1,012/2,040] 1 failed, 3 running: link 63 s, +2")
     #expect(progress.line(width: 40) == "[1,012/2,040] 1 failed, 3 running")
     for width in 34..<90 { #expect(progress.line(width: width).count < max(width, 34)) }
+    // Of a name that is too long the beginning is shown. What is wide takes two columns.
+    let long = RunProgress(done: 0, total: 4, running: ["compile everything", "b"].map { RunProgress.Running(name: $0, seconds: 7) })
+    #expect(long.line(width: 80) == "[0/4] 2 running: compile everything 7 s, b 7 s")
+    #expect(long.line(width: 40) == "[0/4] 2 running: compile every… 7 s, +1")
+    #expect(long.line(width: 32) == "[0/4] 2 running: compi… 7 s, +1" && long.line(width: 31) == "[0/4] 2 running")
+    let wide = RunProgress(done: 0, total: 1, running: [RunProgress.Running(name: "é漢字漢字漢字漢字", seconds: 7)])
+    #expect(wide.line(width: 39) == "[0/1] 1 running: é漢字漢字漢字漢字 7 s")
+    #expect(wide.line(width: 38) == "[0/1] 1 running: é漢字漢字漢字漢… 7 s")
+    #expect(wide.line(width: 37) == "[0/1] 1 running: é漢字漢字漢字… 7 s")
     #expect(RunProgress(done: 0, total: 1, running: []).line(width: 80) == "[0/1] 0 running")
   }
 
@@ -346,7 +355,7 @@ struct RunOptionTests {
     #expect(!directory.contains("ran"))
   }
 
-  @Test(.enabled(if: ResourceGate.currentLoad > 0)) func aLoadedMachineGetsOneJobAtATime() async throws {
+  @Test(.enabled(if: JobAdmission.currentLoad > 0)) func aLoadedMachineGetsOneJobAtATime() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
     let json = "{\"jobs\":[\((0..<6).map { job("j\($0)", "echo 1 >> log; sleep 0.05; echo -1 >> log") }.joined(separator: ","))]}"

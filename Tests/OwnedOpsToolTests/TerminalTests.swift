@@ -20,8 +20,14 @@ struct TerminalTests {
     let directory = try endlessTree()
     defer { directory.remove() }
     // Interrupted when the line has been rewritten, however long that takes.
+    let isInterrupted = Guarded(false)
     let (status, shown) = try await Terminal.run(["scan"], on: 2, in: directory) { shown, process in
-      if shown.components(separatedBy: rewrite).count > 3, shown.contains("comparing:") { kill(process, SIGINT) }
+      guard shown.components(separatedBy: rewrite).count > 3, shown.contains("comparing:") else { return }
+      let isFirst = isInterrupted.withLock { isInterrupted in
+        defer { isInterrupted = true }
+        return !isInterrupted
+      }
+      if isFirst { kill(process, SIGINT) }
     }
     #expect(status == 130)
     // Then one line of text, which tells what Ctrl-C has done; whatever is rewritten after it is wiped out as well.
@@ -33,6 +39,19 @@ struct TerminalTests {
     #expect(lines.allSatisfy { $0.isEmpty || $0.hasPrefix("listing: ") || $0.hasPrefix("comparing: ") })
     #expect(lines.contains { $0.hasPrefix("comparing: ") && $0.hasSuffix(" of 2 files read, 0 groups of duplicates") })
     #expect(shown.utf8.count { $0 == UInt8(ascii: "\n") } == 1)
+  }
+
+  @Test func whoEndsAtOnceLeavesNoLineBehind() async throws {
+    let directory = try endlessTree()
+    defer { directory.remove() }
+    let (status, shown) = try await Terminal.run(["scan"], on: 2, in: directory) { shown, process in
+      guard shown.contains("comparing:") else { return }
+      // Two signals of the same number that come together may be one.
+      kill(process, SIGINT)
+      kill(process, SIGTERM)
+    }
+    #expect(status == 130 || status == 143)
+    #expect(shown.hasSuffix(rewrite) || shown.hasSuffix("\r\n"))
   }
 
   @Test func aNarrowTerminalGetsNoLineThatItWouldBreak() async throws {

@@ -11,7 +11,7 @@ enum FetchCommand {
     let showsProgress = !options.isQuiet && console.errorIsTerminal
     let session = FetchSession(plan, options, recorder: pictures.recorder, tellsProgress: showsProgress)
     let interruption = Interruption { signal, count in
-      if count > 1 { _exit(128 + signal) }
+      if count > 1 { Console.shared.exitAtOnce(128 + signal) }
       DispatchQueue.global(qos: .userInitiated).async { session.end("interrupted") }
     }
     if let budget = options.budget {

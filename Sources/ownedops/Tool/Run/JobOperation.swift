@@ -28,13 +28,8 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
     var isInDoubt = false
     var hasTimedOut = false
     var timeoutIsRunning = false
-    /// What it has of the machine, while it waits for its turn and runs.
-    var share: ResourceGate.Share?
-    var hasBegun = false
     var result: Result?
     var wasRefused = false
-    /// On the recorder's clock, if there is one.
-    var cancellationTime: Double?
   }
 
   let place: Int
@@ -46,10 +41,8 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
     self.session = session
     super.init(lifetime: lifetime)
     if job.priority != .normal { queuePriority = job.priority }
-    if !job.after.isEmpty { dependencyPolicy = .requireSuccess }
   }
 
-  // Not kept here: there may be hundreds of thousands.
   var job: RunFile.Job { session.job(place) }
   override var name: String? {
     get { session.job(place).name }
@@ -65,23 +58,16 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
   /// Whether processes of it are there, or about to be.
   var isRunning: Bool { course.withLock { $0.isAtWork } }
 
-  var cancellationTime: Double? { course.withLock { $0.cancellationTime } }
-
   // MARK: Running
 
   override func run() async throws {
-    course.withLock { $0.hasBegun = true }
-    // It has come through no gate.
-    if session.hasSucceededBefore(place) {
-      course.withLock { $0.result = .succeeded }
-      return
-    }
-    defer { session.didEnd(self) }
-    if let reason = session.reasonNotToStart {
+    // From here on it ends here, and the next is on its way when this one's place becomes free.
+    completionBlock = nil
+    defer { session.didEnd(place) }
+    if let reason = session.reasonNotToStart(job) {
       course.withLock { course in
         course.result = .cancelled(reason)
         course.wasRefused = true
-        course.cancellationTime = session.recorder?.now
       }
       throw CancellationError()
     }
@@ -205,7 +191,7 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
     if let timeout = job.timeout, course.withLock({ $0.hasTimedOut }) {
       return .failed("timed out after \(Shown.seconds(timeout.inSeconds))")
     }
-    return .cancelled(session.explanation(of: self))
+    return .cancelled(session.explanation(of: job))
   }
 
   // MARK: Ending early
@@ -231,7 +217,6 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
       guard !course.isStopping, course.result == nil else { return nil }
       course.isStopping = true
       course.hasTimedOut = true
-      course.cancellationTime = session.recorder?.now
       return course.command
     }
     if let command { terminate(command) }
@@ -240,23 +225,9 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
   override func didCancel(_ reason: CancellationReason) {
     let command = course.withLock { course in
       course.isStopping = true
-      course.cancellationTime = session.recorder?.now
       return course.command
     }
     if let command { terminate(command) }
-    if !course.withLock({ $0.hasBegun }) { session.giveBackShare(of: self) }
-  }
-
-  // MARK: Its share of the machine
-
-  func takeShare(_ share: ResourceGate.Share) { course.withLock { $0.share = share } }
-
-  /// - Returns: what is to be given back; nil if it has been.
-  func giveBackShare() -> ResourceGate.Share? {
-    course.withLock { course in
-      defer { course.share = nil }
-      return course.share
-    }
   }
 
   private func terminate(_ command: any RunningCommand) {

@@ -48,11 +48,15 @@ struct RunOptions: Sendable {
           "jobs": [ { "name": "fetch", "owner": "site", "command": ["cp", "-r", "in", "work"] },
                     { "name": "render", "owner": "preview", "after": ["fetch"], "command": ["sh", "-c", "make html"],
                       "priority": "high", "directory": "work", "environment": { "LANG": "C" }, "timeout": "30s", "retries": 1,
-                      "cpus": 2, "memory": "1.5G" } ] }
+                      "cpus": 2, "memory": "1.5G" },
+                    { "name": "tidy", "after": ["render"], "when": "always", "command": ["rm", "-rf", "work"] } ] }
 
       "endsWhen" is { "process": PID }, { "fileRemoved": PATH } or { "after": TIME }. When an owner ends, its pending jobs are cancelled and its
       running commands get SIGTERM, then SIGKILL. "maxConcurrent" counts the owner's own jobs. A "timeout" is for all attempts of a job
       together. What a command leaves running when it ends gets SIGTERM, then SIGKILL, unless --keep-orphans is given.
+
+      A job with "when": "always" (else "success") runs once what it comes after has ended, however: failed, cancelled, or never begun because
+      something else failed. When its own owner ends, or at Ctrl-C, it is cancelled like all others.
 
       A job takes "cpus" (default: 1) of --jobs, and "memory" (default: nothing) of --memory; one that wants more than there is runs alone.
 

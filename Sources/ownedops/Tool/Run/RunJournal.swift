@@ -37,6 +37,8 @@ struct JournalOptions: Sendable {
 /// - Before a job is started there is room for its exit and those of all that run. So a disk that is full loses none.
 /// - After the first line that could not be written, or when the lease is lost, nothing starts any more.
 /// - Lines that could not be written are kept, tried again every second, and at the end. After a lost lease nothing is written.
+/// - Who has been silent for long, stopped or asleep together with the machine, looks at the lease before it writes.
+/// - Ticks, one a second, are calls on one queue. The end begins when none is under way and none will be.
 final class RunJournal: Sendable {
   private struct State {
     var isDirty = false
@@ -61,6 +63,8 @@ final class RunJournal: Sendable {
   private let lease: JournalLease
   private let state = Guarded(State())
   private let timer = Guarded<(any DispatchSourceTimer)?>(nil)
+  private let ticking = DispatchQueue(label: "ownedops.journal", qos: .utility)
+  private let synchronize: @Sendable (Int32) -> Int32?
   private let complaints = DispatchGroup()
   /// Told once when the lease is lost.
   private let whenLost = Guarded<(@Sendable () -> Void)?>(nil)
@@ -71,8 +75,14 @@ final class RunJournal: Sendable {
   /// - Parameters:
   ///   - file: the whole graph.
   ///   - selection: the jobs that are to run now, by place; nil: all.
-  init(_ options: JournalOptions, _ file: RunFile, selection: [Bool]? = nil) throws(UsageError) {
+  ///   - now: of the wall clock.
+  ///   - synchronize: returns the error, or nil.
+  init(
+    _ options: JournalOptions, _ file: RunFile, selection: [Bool]? = nil, now: Double = WallClock.now,
+    synchronize: @escaping @Sendable (Int32) -> Int32? = { JournalFile.synchronize($0) }
+  ) throws(UsageError) {
     path = options.path
+    self.synchronize = synchronize
     mark = RunMark()
     // What can be seen before anything is touched.
     if let descriptor = try JournalFile.open(path) {
@@ -86,7 +96,7 @@ final class RunJournal: Sendable {
     }
     do throws(JournalLease.Refusal) {
       let notes: [String]
-      (lease, notes) = try JournalLease.take(path, identifier: mark.text, takesOver: options.takesOver)
+      (lease, notes) = try JournalLease.take(path, identifier: mark.text, takesOver: options.takesOver, now: now)
       for note in notes { Console.shared.note("ownedops: \(note)") }
     } catch {
       throw error.usageError(path)
@@ -143,16 +153,20 @@ final class RunJournal: Sendable {
   var notes: [String] { resumption.notes }
 
   /// To be called when the keeper is there, and before anything is started.
-  /// - Parameter whenLost: called once, on a background thread, if somebody else has taken over.
-  func begin(keeper: pid_t?, grace: Duration, keepsOrphans: Bool, whenLost: @escaping @Sendable () -> Void) throws(UsageError) {
+  /// - Parameters:
+  ///   - interval: from one tick to the next.
+  ///   - whenLost: called once, on any thread, if somebody else has taken over.
+  func begin(
+    keeper: pid_t?, grace: Duration, keepsOrphans: Bool, interval: Duration = .seconds(1), whenLost: @escaping @Sendable () -> Void
+  ) throws(UsageError) {
     let run = JournalRun(
       identifier: mark.text, runner: .current, keeper: keeper.map { MachineProcess(number: $0) }, grace: grace, keepsOrphans: keepsOrphans)
     self.whenLost.withLock { $0 = whenLost }
     if let error = JournalFile.append(JournalEvent.run(run).line(), to: descriptor) {
       throw UsageError("--journal: can't write \(path): \(RawFile.message(error))")
     }
-    let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "ownedops.journal", qos: .utility))
-    timer.schedule(deadline: .now() + 1, repeating: 1)
+    let timer = DispatchSource.makeTimerSource(queue: ticking)
+    timer.schedule(deadline: .now() + interval.inSeconds, repeating: interval.inSeconds)
     timer.setEventHandler { [weak self] in self?.tick() }
     timer.resume()
     self.timer.withLock { $0 = timer }
@@ -163,6 +177,7 @@ final class RunJournal: Sendable {
   /// To be called before each attempt at a job, which must not begin if there is a reason.
   /// - Returns: why not; nil if the line is there.
   func submit(_ job: String, attempt: Int) -> String? {
+    if lease.isStale { renew() }
     let (reason, isNew) = state.withLock { state -> (String?, Bool) in
       if let failure = state.failure { return (failure, false) }
       if let error = reserve(&state) { return (fail(error, &state), true) }
@@ -179,6 +194,7 @@ final class RunJournal: Sendable {
 
   /// What has become of a job, all attempts taken together.
   func record(_ event: JournalEvent) {
+    if lease.isStale { renew() }
     let failure = state.withLock { state -> String? in
       let line = event.line()
       guard state.unwritten.isEmpty, !state.isLost else {
@@ -195,9 +211,10 @@ final class RunJournal: Sendable {
   /// Many at once, of jobs that have never begun. Where there is no room it is kept for exits.
   func record(_ events: [JournalEvent]) {
     guard !events.isEmpty else { return }
+    if lease.isStale { renew() }
     let lines = events.flatMap { $0.line() }
     state.withLock { state in
-      if state.failure == nil, let error = write(lines, &state) { _ = fail(error, &state) }
+      if state.failure == nil, !state.isLost, let error = write(lines, &state) { _ = fail(error, &state) }
     }
   }
 
@@ -268,7 +285,12 @@ final class RunJournal: Sendable {
       return state.ticks % Int(JournalLease.interval) == 0
     }
     sync()
-    guard mustKeep, !lease.keep() else { return }
+    if mustKeep { renew() }
+  }
+
+  /// Says that the run is there, unless that is over.
+  private func renew() {
+    guard !lease.keep() else { return }
     let isNew = state.withLock { state in
       defer { state.isLost = true }
       return !state.isLost && !state.hasEnded
@@ -284,10 +306,16 @@ final class RunJournal: Sendable {
       return state.isDirty
     }
     // Not under the lock: it may take its time.
-    if isDirty, fsync(descriptor) != 0, errno != EINVAL, errno != EROFS {
-      let message = RawFile.message(errno)
-      stop("the journal \(path) can't be written: \(message)")
+    if isDirty, let error = synchronize(descriptor) { stop("the journal \(path) can't be written: \(RawFile.message(error))") }
+  }
+
+  /// Returns when no tick is under way, and none will be.
+  private func stopTicking() {
+    timer.withLock { timer in
+      timer?.cancel()
+      timer = nil
     }
+    ticking.sync {}
   }
 
   private func writeAgain(_ state: inout State) {
@@ -299,10 +327,8 @@ final class RunJournal: Sendable {
   /// - Parameter unwritten: jobs whose exits it could not write.
   /// - Returns: false if something could not be written, which has been said.
   func end(unwritten: [String]) -> Bool {
-    timer.withLock { timer in
-      timer?.cancel()
-      timer = nil
-    }
+    stopTicking()
+    if lease.isStale { renew() }
     let (left, isLost) = state.withLock { state in
       state.hasEnded = true
       writeAgain(&state)
@@ -329,6 +355,7 @@ final class RunJournal: Sendable {
 
   /// For a run that does not come to begin.
   func abandon() {
+    stopTicking()
     lease.giveUp()
     close(descriptor)
   }

@@ -14,22 +14,29 @@ struct RunProgress: Equatable {
   let running: [Running]
 
   /// For example `[12/40] 1 failed, 3 running: link 63 s, test 2 s, +1`.
-  /// - Parameter width: names that would go beyond it are counted instead; the line may still be longer where not even numbers fit.
+  /// - Parameter width: in columns. Names that would go beyond it are counted instead, but for the beginning of the first; the line may
+  ///   still be longer where not even numbers fit.
   func line(width: Int) -> String {
     var line = "[\(Shown.count(done))/\(Shown.count(total))]"
     if failed > 0 { line += " \(Shown.count(failed)) failed," }
     line += " \(Shown.count(running.count)) running"
     for (place, job) in running.enumerated() {
-      let next = (place == 0 ? ": " : ", ") + "\(Array(job.name.utf8).escapedName) \(Int(job.seconds)) s"
+      let name = Array(job.name.utf8).escapedName
+      let time = " \(Int(job.seconds)) s"
       let left = running.count - place - 1
       let tail = left > 0 ? ", +\(left)" : ""
-      guard line.count + next.count + tail.count < width else {
-        return place > 0 ? line + ", +\(left + 1)" : line
+      let room = width - 1 - line.columns - 2 - time.count - tail.count
+      guard name.columns <= room else {
+        if place > 0 { return line + ", +\(left + 1)" }
+        return room < Self.shortestName ? line : "\(line): \(name.prefix(columns: room - 1))…\(time)\(tail)"
       }
-      line += next
+      line += (place == 0 ? ": " : ", ") + name + time
     }
     return line
   }
+
+  /// Of which less would say nothing.
+  private static let shortestName = 6
 }
 
 /// Counts what has begun and ended.

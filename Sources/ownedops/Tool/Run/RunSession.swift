@@ -2,6 +2,14 @@ import Foundation
 import OwnedOperations
 
 /// One run of a graph, from the first owner to the last process.
+///
+/// Rules:
+/// - A job has an operation from when it is let in until it has ended; of all others there are numbers only (``JobSchedule``).
+/// - `turns` holds what is to be looked at. One thread at a time works it off, and whoever adds to it meanwhile leaves that to it.
+/// - The schedule is asked under the lock of `turns`, never the other way; both are held for a moment only.
+/// - The queue holds operations for as many commands as may run, and one that follows for each that is ending; all others wait in
+///   ``JobAdmission``.
+/// - What waits is cancelled before its owner ends, so that the owner's end is the reason.
 final class RunSession: Sendable {
   private final class Owner: OperationOwner, Sendable {
     let lifetimeToken: OwnerLifetime.Token
@@ -9,8 +17,8 @@ final class RunSession: Sendable {
   }
 
   private struct State {
-    var operations: [JobOperation] = []
-    var observations: [OperationObservation] = []
+    /// By place: those that have been let in and have not ended.
+    var operations: [Int: JobOperation] = [:]
     var firstFailure: String?
     /// Why an owner ended by itself, by place.
     var endings: [Int: String] = [:]
@@ -19,19 +27,37 @@ final class RunSession: Sendable {
     var orphans: Int?
   }
 
+  private struct Turns {
+    /// Jobs that nothing of the graph holds back any more.
+    var ready: [Int] = []
+    var nextReady = 0
+    var admission: JobAdmission
+    /// Somebody works this off.
+    var isInWork = false
+    /// The load will be looked at again.
+    var looksAgain = false
+  }
+
+  private enum Turn {
+    case nothing
+    case ready(Int)
+    case letIn(Int)
+    case loaded
+  }
+
   private let file: RunFile
   private let options: RunOptions
   private let root = OwnerLifetime(name: "run")
   private let owners: [Owner]
-  private let gates: [OwnerGate?]
+  private let schedule: JobSchedule
+  private let turns: Guarded<Turns>
+  private let isOver = DispatchSemaphore(value: 0)
   private let queue: OwnerScopedQueue
   private let watch = OwnerWatch()
   private let state = Guarded(State())
   private let logs: JobLogs?
   private let memory = OutputMemory()
   private let printer: OutputPrinter
-  /// Nil where nothing but the number of commands is limited.
-  private let resources: ResourceGate?
 
   let counter: RunCounter
   let results: JobResults?
@@ -68,17 +94,11 @@ final class RunSession: Sendable {
       if output.isInFile { budget.letGo() }
       output.release()
     }
-    let enqueue: @Sendable (JobOperation) -> Bool = { job in (try? queue.enqueue([job])) != nil }
-    let limit = ResourceGate.Share(processors: options.jobs, memory: options.memory)
-    let takesShares = options.mostLoad != nil || file.jobs.contains { $0.processors != 1 || $0.memory > 0 }
-    let resources = takesShares ? ResourceGate(limit, mostLoad: options.mostLoad, letIn: enqueue) : nil
-    self.resources = resources
-    let letIn: @Sendable (JobOperation) -> Bool = { job in
-      guard let resources else { return enqueue(job) }
-      resources.arrive(job)
-      return true
-    }
-    gates = file.owners.map { owner in owner.mostConcurrent.map { OwnerGate(limit: $0, letIn: letIn) } }
+    var clock: (@Sendable () -> Double)?
+    if let recorder { clock = { recorder.now } }
+    schedule = JobSchedule(file.jobs, now: clock)
+    let all = JobAdmission.Share(processors: options.jobs, memory: options.memory)
+    turns = Guarded(Turns(admission: JobAdmission(file, all, mostLoad: options.mostLoad)))
     owners = Self.makeOwners(file.owners, root: root)
   }
 
@@ -90,7 +110,10 @@ final class RunSession: Sendable {
       let host = try KeptCommandHost(
         journal: journal, file: file, grace: options.grace, keepsOrphans: options.keepsOrphans,
         whenJournalFails: { journal.keeperFailed($0) }, whenKilled: { journal.stop("the keeper was killed") })
-      try journal.begin(keeper: host.process, grace: options.grace, keepsOrphans: options.keepsOrphans, whenLost: { root.end() })
+      try journal.begin(keeper: host.process, grace: options.grace, keepsOrphans: options.keepsOrphans) {
+        host.disownJournal()
+        root.end()
+      }
       return host
     } catch {
       journal.abandon()
@@ -120,18 +143,11 @@ final class RunSession: Sendable {
       guard let condition = owner.end else { continue }
       if !watch.add(condition, end: { [weak self] in self?.end(place, condition) }) { end(place, condition) }
     }
-    let operations = makeOperations()
-    let isFinished = DispatchSemaphore(value: 0)
-    let last = OwnedBlockOperation(lifetime: OwnerLifetime(name: "summary")) { isFinished.signal() }
-    for operation in operations { last.addDependency(operation) }
-    state.withLock { $0.operations = operations }
-    submit(operations)
-    // In a queue of its own: the jobs' may have no place to give while output waits for its reader.
-    OwnerScopedQueue(name: "ownedops.summary").addOperation(last)
+    follow(schedule.begin(file.jobs))
     watch.start()
-    isFinished.wait()
+    isOver.wait()
     host.end { [state] count in state.withLock { $0.orphans = count } }
-    var summary = summary(operations)
+    var summary = summary()
     if let journal { summary.journalIsComplete = journal.end(unwritten: (host as? KeptCommandHost)?.unwritten ?? []) }
     return summary
   }
@@ -146,53 +162,91 @@ final class RunSession: Sendable {
 
   private static let patienceWithReaders = DispatchTimeInterval.milliseconds(500)
 
-  private func makeOperations() -> [JobOperation] {
-    let operations = file.jobs.enumerated().map { place, job in
-      JobOperation(job, place: place, lifetime: job.owner.map { owners[$0].lifetime } ?? root, session: self)
+  // MARK: Turns
+
+  private static let pauseUnderLoad = DispatchTimeInterval.milliseconds(500)
+
+  /// A job has ended, and this comes of it.
+  private func follow(_ step: JobSchedule.Step, _ change: (inout Turns) -> Void = { _ in }) {
+    advance { turns in
+      turns.ready += step.ready
+      change(&turns)
     }
-    for (operation, job) in zip(operations, file.jobs) {
-      for place in job.after { operation.addDependency(operations[place]) }
-    }
-    return operations
+    if step.isLast { isOver.signal() }
   }
 
-  private func submit(_ operations: [JobOperation]) {
-    var observations: [OperationObservation] = []
-    var direct: [JobOperation] = []
-    direct.reserveCapacity(operations.count)
-    for operation in operations {
-      if hasSucceededBefore(operation.place) {
-        // It takes nothing of what the gates share out.
-        direct.append(operation)
-      } else if let gate = gate(of: operation.job) {
-        observations.append(gate.receive(operation))
-      } else if let resources {
-        observations.append(operation.whenReady { resources.arrive($0) })
-      } else {
-        direct.append(operation)
-      }
+  /// Works off what there is to do, unless somebody is at it.
+  private func advance(_ change: (inout Turns) -> Void) {
+    let isFirst = turns.withLock { turns in
+      change(&turns)
+      defer { turns.isInWork = true }
+      return !turns.isInWork
     }
-    state.withLock { $0.observations = observations }
+    guard isFirst else { return }
     while true {
-      // An owner that ends takes its jobs along; the queue refuses a list that holds one of them.
-      direct.removeAll { $0.isFinished || !$0.lifetime.isAlive }
-      do throws(OwnerScopedQueueError) {
-        try queue.enqueue(direct)
-        return
-      } catch .ownerEnded {
-      } catch .alreadyFinished {
-      } catch {
-        // The file has been checked for everything else; a job that came to no queue would never finish.
-        for operation in direct {
-          operation.cancel()
-          operation.start()
-        }
-        return
+      switch turns.withLock(nextTurn) {
+      case .nothing: return
+      case .ready(let place): arrive(place)
+      case .letIn(let place): start(place)
+      case .loaded:
+        DispatchQueue.global().asyncAfter(deadline: .now() + Self.pauseUnderLoad) { [self] in advance { $0.looksAgain = false } }
       }
     }
   }
 
-  private func gate(of job: RunFile.Job) -> OwnerGate? { job.owner.flatMap { gates[$0] } }
+  private func nextTurn(_ turns: inout Turns) -> Turn {
+    if turns.nextReady < turns.ready.count {
+      turns.nextReady += 1
+      return .ready(turns.ready[turns.nextReady - 1])
+    }
+    turns.ready.removeAll(keepingCapacity: turns.ready.count < 1000)
+    turns.nextReady = 0
+    if let place = turns.admission.next(unless: schedule.hasEnded) { return .letIn(place) }
+    if turns.admission.isHeldByLoad, !turns.looksAgain {
+      turns.looksAgain = true
+      return .loaded
+    }
+    turns.isInWork = false
+    return .nothing
+  }
+
+  private func arrive(_ place: Int) {
+    if hasSucceededBefore(place) {
+      follow(schedule.end(place, .succeeded))
+    } else if let reason = reasonNotToStart(file.jobs[place]) {
+      follow(schedule.end(place, .cancelled(reason, hasBegun: false)))
+    } else {
+      turns.withLock { $0.admission.arrive(place) }
+    }
+  }
+
+  private func start(_ place: Int) {
+    guard schedule.take(place) else { return advance { $0.admission.giveBack(place) } }
+    let lifetime = file.jobs[place].owner.map { owners[$0].lifetime } ?? root
+    let operation = JobOperation(file.jobs[place], place: place, lifetime: lifetime, session: self)
+    state.withLock { $0.operations[place] = operation }
+    operation.completionBlock = { [self] in didEnd(place) }
+    do throws(OwnerScopedQueueError) {
+      try queue.enqueue([operation])
+    } catch {
+      // Its owner has ended, and it with it.
+      operation.cancel()
+      didEnd(place)
+    }
+  }
+
+  /// To be called when an operation has a result, or has finished without one. What comes second is passed over.
+  func didEnd(_ place: Int) {
+    guard let operation = state.withLock({ $0.operations.removeValue(forKey: place) }) else { return }
+    let end: JobSchedule.End =
+      switch operation.result {
+      case .succeeded: .succeeded
+      case .failed(let reason): .failed(reason)
+      case .cancelled(let reason): .cancelled(reason, hasBegun: !operation.wasRefused)
+      case nil: .cancelled(explanation(of: operation.job), hasBegun: false)
+      }
+    follow(schedule.end(place, end)) { $0.admission.giveBack(place) }
+  }
 
   // MARK: Ends
 
@@ -205,8 +259,19 @@ final class RunSession: Sendable {
       }
     state.withLock { $0.endings[place] = reason }
     recorder?.mark("\(file.owners[place].name) ended")
+    cancelWhatWaits()
     owners[place].lifetime.end()
   }
+
+  /// Of owners that have ended.
+  private func cancelWhatWaits() {
+    let reasons = file.owners.indices.map { endOfOwner($0) }
+    let isInterrupted = state.withLock { $0.interruptions > 0 }
+    follow(
+      schedule.cancel { [file] place in isInterrupted ? Self.interrupted : file.jobs[place].owner.flatMap { reasons[$0] } })
+  }
+
+  private static let interrupted = "interrupted"
 
   /// Ends all owners; the second time, kills what is left without grace.
   /// - Parameter count: how many times there has been a signal.
@@ -214,18 +279,19 @@ final class RunSession: Sendable {
     state.withLock { $0.interruptions = max($0.interruptions, count) }
     guard count > 1 else {
       recorder?.mark("interrupted")
+      cancelWhatWaits()
       root.end()
       return
     }
     host.hurry()
-    for operation in state.withLock({ $0.operations }) { operation.kill() }
+    for operation in state.withLock({ $0.operations.values.map { $0 } }) { operation.kill() }
     printer.giveUp(after: Self.patienceWithReaders)
   }
 
   /// What the end of the run waits for when it has been interrupted once, and what a second signal does.
   var interruptionNote: String {
     let (operations, orphans) = state.withLock { ($0.operations, $0.orphans) }
-    let running = operations.filter(\.isRunning).map { Array($0.job.name.utf8).escapedName }
+    let running = operations.sorted { $0.key < $1.key }.filter(\.value.isRunning).map { Array($0.value.job.name.utf8).escapedName }
     var parts: [String] = []
     if !running.isEmpty {
       let names = running.count > 5 ? running.prefix(4) + ["\(Shown.count(running.count - 4)) more"] : running[...]
@@ -245,9 +311,10 @@ final class RunSession: Sendable {
 
   func job(_ place: Int) -> RunFile.Job { file.jobs[place] }
 
-  /// Set when a job has failed and the rest should not begin.
-  var reasonNotToStart: String? {
+  /// Given when a job has failed and the rest should not begin.
+  func reasonNotToStart(_ job: RunFile.Job) -> String? {
     if let failure = journal?.failure { return failure }
+    guard !job.runsAlways else { return nil }
     return state.withLock { state in
       guard !options.keepsGoing, let failed = state.firstFailure else { return nil }
       return "\(failed) has failed"
@@ -271,30 +338,23 @@ final class RunSession: Sendable {
 
   private static func prefix(_ job: RunFile.Job) -> [UInt8] { Array("\(Array(job.name.utf8).escapedName) | ".utf8) }
 
-  func didEnd(_ operation: JobOperation) {
-    gate(of: operation.job)?.didEnd()
-    giveBackShare(of: operation)
-  }
-
-  /// What the job has of the machine, if it has anything.
-  func giveBackShare(of operation: JobOperation) {
-    guard let resources else { return }
-    if let share = operation.giveBackShare() { resources.giveBack(share) } else { resources.advance() }
-  }
-
   func ownerName(of job: RunFile.Job) -> String { job.owner.map { file.owners[$0].name } ?? "run" }
 
-  /// Why the job has been cancelled.
-  func explanation(of operation: JobOperation) -> String {
-    if case .dependencyFailed(let name)? = operation.cancellationReason { return "\(name) did not succeed" }
-    return state.withLock { state in
-      if state.interruptions > 0 { return "interrupted" }
-      var place = operation.job.owner
+  /// Why a job has been cancelled that nothing of the graph held back.
+  func explanation(of job: RunFile.Job) -> String {
+    if state.withLock({ $0.interruptions > 0 }) { return Self.interrupted }
+    return job.owner.flatMap { endOfOwner($0) } ?? "its owner ended"
+  }
+
+  /// Nil if it has not ended by itself, nor with one of its parents.
+  private func endOfOwner(_ place: Int) -> String? {
+    state.withLock { state in
+      var place = Optional(place)
       while let current = place {
         if let reason = state.endings[current] { return "its owner \(file.owners[current].name) ended: \(reason)" }
         place = file.owners[current].parent
       }
-      return "its owner ended"
+      return nil
     }
   }
 
@@ -329,23 +389,23 @@ final class RunSession: Sendable {
   /// - Returns: false if they could not be written, which has been said.
   func writeResults(_ summary: RunSummary) -> Bool {
     guard let results else { return true }
-    let operations = state.withLock { $0.operations }
-    return results.write(summary, operations.lazy.map { [self] in record(of: $0, results) })
+    let ends = schedule.ends
+    return results.write(summary, file.jobs.indices.lazy.map { [self] in record(of: $0, ends[$0], results) })
   }
 
-  private func record(of operation: JobOperation, _ results: JobResults) -> JobResults.Job {
+  private func record(of place: Int, _ end: JobSchedule.End?, _ results: JobResults) -> JobResults.Job {
     let (outcome, reason): (String, String?) =
-      switch operation.result ?? .cancelled(explanation(of: operation)) {
+      switch result(end) {
       case .succeeded: ("succeeded", nil)
       case .failed(let reason): ("failed", reason)
       case .cancelled(let reason): ("cancelled", reason)
       }
-    let job = operation.job
-    let attempts = results.attempts(of: operation.place)
+    let job = file.jobs[place]
+    let attempts = results.attempts(of: place)
     let seconds = attempts.first.flatMap { first in attempts.last.map { $0.end - first.begin } }
     return JobResults.Job(
       name: job.name, owner: job.owner.map { file.owners[$0].name }, command: job.command.words, directory: job.command.directory,
-      result: outcome, reason: reason, succeededBefore: outcome == "succeeded" && hasSucceededBefore(operation.place) ? true : nil,
+      result: outcome, reason: reason, succeededBefore: outcome == "succeeded" && hasSucceededBefore(place) ? true : nil,
       seconds: seconds, attempts: attempts)
   }
 
@@ -353,25 +413,35 @@ final class RunSession: Sendable {
 
   private static let mostCancelledShown = 50
 
-  private func summary(_ operations: [JobOperation]) -> RunSummary {
+  private func result(_ end: JobSchedule.End?) -> JobOperation.Result {
+    switch end {
+    case .succeeded: .succeeded
+    case .failed(let reason): .failed(reason)
+    case .cancelled(let reason, _): .cancelled(reason)
+    case .blocked(let other): .cancelled("\(file.jobs[other].name) did not succeed")
+    // All have ended when this is asked.
+    case nil: .cancelled("it has not ended")
+    }
+  }
+
+  private func summary() -> RunSummary {
     var summary = RunSummary()
     summary.before = journal?.resumption.doneCount ?? 0
     var text = ""
     var events: [JournalEvent] = []
-    for operation in operations {
-      let result = operation.result ?? .cancelled(explanation(of: operation))
-      switch result {
+    for (place, end) in schedule.ends.enumerated() {
+      let job = file.jobs[place]
+      switch result(end) {
       case .succeeded: summary.succeeded += 1
-      case .failed: summary.failed.append(operation.job.name)
+      case .failed: summary.failed.append(job.name)
       case .cancelled(let reason):
         summary.cancelled += 1
         // What had begun has been shown.
-        if operation.result == nil || operation.wasRefused {
-          recorder?.cancelled(name: operation.job.name, owner: ownerName(of: operation.job), at: operation.cancellationTime)
-          summary.neverBegun += 1
-          if journal != nil { events.append(.cancelled(job: operation.job.name, reason: reason)) }
-          if summary.neverBegun <= Self.mostCancelledShown { text += Self.line(operation.job.name, result, nil) }
-        }
+        if case .cancelled(_, hasBegun: true)? = end { continue }
+        recorder?.cancelled(name: job.name, owner: ownerName(of: job), at: schedule.cancellationTime(of: place))
+        summary.neverBegun += 1
+        if journal != nil { events.append(.cancelled(job: job.name, reason: reason)) }
+        if summary.neverBegun <= Self.mostCancelledShown { text += Self.line(job.name, .cancelled(reason), nil) }
       }
     }
     if summary.neverBegun > Self.mostCancelledShown {

@@ -26,7 +26,7 @@ enum ScanCommand {
       session.end()
     }
     let interruption = Interruption { signal, count in
-      if count > 1 { _exit(128 + signal) }
+      if count > 1 { Console.shared.exitAtOnce(128 + signal) }
       DispatchQueue.global(qos: .userInitiated).async {
         end("interrupted")
         console.note("ownedops: interrupted: waiting for the jobs at work to stop, then showing what was found; once more ends at once")

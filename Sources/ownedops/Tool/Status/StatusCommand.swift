@@ -10,7 +10,7 @@ enum StatusCommand {
       what waits for what. Of each at most \(StatusReport.mostShown) are shown; --json shows all.
 
       The JSON is one object: "version" (1), "graph", "counts" by state, "runners", and "jobs" in the order of the graph, each with "name",
-      "state" (waiting, submitted, running, exited, succeeded, failed, cancelled), and where known "owner", "attempt", "process", "status"
+      "state" (waiting, submitted, running, exited, succeeded, failed, cancelled), and where known "owner", "when" (always), "attempt", "process", "status"
       or "signal", "reason", "output", "submitted", "started", "ended" (seconds since 1970), "waitsFor".
 
       The pictures show the last attempt at each job, with dependency arrows in the trace.

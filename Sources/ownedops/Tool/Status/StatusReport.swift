@@ -52,9 +52,13 @@ struct StatusReport {
     }
   }
 
-  /// What it depends on and has not succeeded.
+  /// What it depends on and has not succeeded; or not ended, where that is enough.
   private func waitsFor(_ job: Journal.Job) -> [String] {
-    job.definition.after.filter { name in journal.place(of: name).map { !journal.jobs[$0].hasSucceeded } ?? false }
+    job.definition.after.filter { name in
+      guard let other = journal.place(of: name).map({ journal.jobs[$0] }) else { return false }
+      guard job.definition.runsAlways else { return !other.hasSucceeded }
+      return other.state == .waiting || other.isUnderWay
+    }
   }
 
   private var counts: String {
@@ -140,6 +144,7 @@ struct StatusReport {
     var text = "{\"name\":\(TraceDocument.quoted(job.definition.name)),\"state\":\"\(job.state.rawValue)\""
     func add(_ key: String, _ value: String?) { if let value { text += ",\"\(key)\":\(value)" } }
     add("owner", job.definition.owner.map(TraceDocument.quoted))
+    add("when", job.definition.runsAlways ? "\"always\"" : nil)
     add("attempt", job.attempt > 0 ? "\(job.attempt)" : nil)
     add("process", job.process.map { "\($0)" })
     switch job.exit?.exit {

@@ -18,10 +18,11 @@ import Foundation
 /// 6. One thread does everything; it waits in one place, for the runner, for pipes, for exits, for a time.
 /// 7. After `finish`, or the end of the runner's socket, nothing starts. When no job is left, orphans are ended, and `kept` is written.
 /// 8. Without a runner jobs go on. Their time-outs and their owners' ends are watched here; the end of their output goes into `exited`.
-/// 9. Without a runner the keeper speaks for it in the lease, until a successor has that.
+/// 9. Without a runner the keeper speaks for it in the lease, until a successor has that. See ``KeeperJournal`` for whose the journal is.
 /// 10. A successor waits until the keeper has gone, then reads the journal, then starts. SIGTERM to the keeper ends all jobs, with grace;
 ///    a second one without.
 /// 11. An exit that can't be written is kept, tried again every second, and at the end; without a runner for ``patienceWithDisk``.
+/// 12. When the journal has been taken over from another machine all jobs are ended, with grace.
 struct Keeper {
   static let command = "__keeper"
 
@@ -55,14 +56,12 @@ struct Keeper {
   private static let patienceWithDisk = Duration.seconds(60)
 
   let socket: Int32
-  let journal: Int32
   let grace: Duration
   let keepsOrphans: Bool
-  let lease: String
-  let run: String
   let processGuard: ProcessGuard?
 
   var jobs: [UInt32: Job] = [:]
+  private var journal: KeeperJournal
   private var groups: [pid_t: UInt32] = [:]
   private var owners: OwnerEnds?
   private var incoming = FrameBuffer()
@@ -79,9 +78,6 @@ struct Keeper {
   private var orphanPipes: [Int32] = []
   private var orphanDeadlines: [ProcessTable.Process: ContinuousClock.Instant] = [:]
   private var orphansShown = 0
-  private var unwritten: [(job: String, line: [UInt8])] = []
-  private var nextTry = ContinuousClock.now
-  private var nextHeartbeat = ContinuousClock.now
   private var goneSince = ContinuousClock.now
   /// Of this process, in bytes, when it was looked at last.
   private var ownPeakMemory = 0
@@ -114,21 +110,17 @@ struct Keeper {
     let processGuard = ProcessGuard(
       grace: .milliseconds(milliseconds), keepsOrphans: keepsOrphans, mark: RunMark(arguments[0]), reaper: nil)
     var keeper = Keeper(
-      socket: socket, journal: journal, grace: .milliseconds(milliseconds), keepsOrphans: keepsOrphans, lease: arguments[3],
-      run: arguments[0], processGuard: processGuard)
+      socket: socket, journal: KeeperJournal(descriptor: journal, lease: arguments[3], run: arguments[0]),
+      grace: .milliseconds(milliseconds), keepsOrphans: keepsOrphans, processGuard: processGuard)
     keeper.serve()
     return Tool.ExitStatus.success
   }
 
-  private init(
-    socket: Int32, journal: Int32, grace: Duration, keepsOrphans: Bool, lease: String, run: String, processGuard: ProcessGuard?
-  ) {
+  private init(socket: Int32, journal: KeeperJournal, grace: Duration, keepsOrphans: Bool, processGuard: ProcessGuard?) {
     self.socket = socket
     self.journal = journal
     self.grace = grace
     self.keepsOrphans = keepsOrphans
-    self.lease = lease
-    self.run = run
     self.processGuard = processGuard
   }
 
@@ -138,8 +130,8 @@ struct Keeper {
       heedTerminations()
       heedDeadlines()
       if let due = mustSendBy, due <= .now { send() }
+      journal.advance(to: .now)
       if runnerHasGone { standIn() }
-      if !unwritten.isEmpty, nextTry <= .now { writeAgain() }
       if isFinishing || runnerHasGone, jobs.isEmpty, orphansAreGone() { break }
       wait()
     }
@@ -176,9 +168,8 @@ struct Keeper {
       if let deadline = job.deadline { next.append(max(deadline, now + .milliseconds(10))) }
       if runnerHasGone, let timeout = job.timeout { next.append(timeout) }
     }
-    if runnerHasGone { next.append(nextHeartbeat) }
     if runnerHasGone, owners?.hasConditions == true { next.append(now + .milliseconds(20)) }
-    if !unwritten.isEmpty { next.append(nextTry) }
+    if let time = journal.nextTime { next.append(time) }
     return next.min().map { max(.zero, $0 - now) }
   }
 
@@ -213,6 +204,7 @@ struct Keeper {
       jobs[id] = job
       ProcessGroup.signal(job.group, number)
     case .finish: isFinishing = true
+    case .disown: journal.lose()
     case .hurry:
       isHurried = true
       for (id, job) in jobs where job.deadline != nil { jobs[id]?.deadline = .now }
@@ -249,6 +241,7 @@ struct Keeper {
   private mutating func runnerDied() {
     guard !runnerHasGone else { return }
     runnerHasGone = true
+    journal.standIn()
     goneSince = .now
     outgoing = []
     sent = 0
@@ -399,12 +392,9 @@ struct Keeper {
   /// What is the runner's to do while there is one.
   private mutating func standIn() {
     let now = ContinuousClock.now
-    if nextHeartbeat <= now {
-      JournalLease.keep(lease, inPlaceOf: run)
-      nextHeartbeat = now + .seconds(JournalLease.interval)
-    }
     let ends = owners?.ended() ?? [:]
     for (id, job) in jobs where job.exit == nil {
+      if journal.isLost { stop(id, "its journal was taken over") }
       if let timeout = job.timeout, timeout <= now { stop(id, "timed out") }
       if let owner = job.owner, let reason = ends[owner] { stop(id, reason) }
     }
@@ -437,37 +427,22 @@ struct Keeper {
 
   /// Says its last words.
   private mutating func finish() {
-    while !unwritten.isEmpty {
-      writeAgain()
-      guard !unwritten.isEmpty, runnerHasGone, .now - goneSince < Self.patienceWithDisk else { break }
-      JournalLease.keep(lease, inPlaceOf: run)
+    journal.tryAgain()
+    while !journal.unwrittenJobs.isEmpty, runnerHasGone, .now - goneSince < Self.patienceWithDisk {
       var none: [pollfd] = []
       _ = KeeperSignals.wait(&none, .seconds(1))
+      journal.advance(to: .now)
     }
-    if unwritten.isEmpty, JournalFile.append(JournalEvent.kept(run: run).line(), to: journal) == nil, runnerHasGone { fsync(journal) }
+    journal.end()
     if keepsOrphans { for pipe in orphanPipes { OutputSink.start(reading: pipe, reaper: nil) } }
-    if runnerHasGone { JournalLease.giveUp(lease, run) }
     // The rest of what it has put out goes before; a runner that is there reads it.
     _ = fcntl(socket, F_SETFL, 0)
-    reply(.finished(unwritten: unwritten.map(\.job)))
+    reply(.finished(unwritten: journal.unwrittenJobs))
   }
 
   // MARK: The journal
 
   private mutating func record(_ event: JournalEvent, of job: String) {
-    let line = event.line()
-    guard unwritten.isEmpty else {
-      unwritten.append((job, line))
-      return
-    }
-    guard let error = JournalFile.append(line, to: journal) else { return }
-    unwritten.append((job, line))
-    nextTry = .now + .seconds(1)
-    reply(.journalFailed(RawFile.message(error)))
-  }
-
-  private mutating func writeAgain() {
-    while let first = unwritten.first, JournalFile.append(first.line, to: journal) == nil { unwritten.removeFirst() }
-    nextTry = .now + .seconds(1)
+    if let error = journal.record(event, of: job) { reply(.journalFailed(RawFile.message(error))) }
   }
 }

@@ -13,6 +13,8 @@ enum KeeperRequest {
   case finish
   /// No grace from now on.
   case hurry
+  /// The journal is another's.
+  case disown
 }
 
 enum KeeperReply {
@@ -151,6 +153,7 @@ extension KeeperRequest {
       writer.add(number)
     case .finish: writer = FrameWriter(kind: 4)
     case .hurry: writer = FrameWriter(kind: 5)
+    case .disown: writer = FrameWriter(kind: 6)
     }
     return writer.frame
   }
@@ -196,6 +199,7 @@ extension KeeperRequest {
     case 3: self = .signal(id: reader.number(UInt32.self), reader.number(Int32.self))
     case 4: self = .finish
     case 5: self = .hurry
+    case 6: self = .disown
     default: return nil
     }
   }

@@ -98,6 +98,9 @@ final class KeptCommandHost: CommandHost {
 
   func hurry() { send(.hurry) }
 
+  /// The journal is another's: the keeper writes nothing there any more.
+  func disownJournal() { send(.disown) }
+
   func end(count: @escaping @Sendable (Int) -> Void) {
     state.withLock { $0.count = count }
     send(.finish)

@@ -65,7 +65,7 @@ final class Console: Sendable {
   /// A line that the next one replaces; for terminals. Cut where the terminal would go on in the next line, which nothing would wipe out.
   func progress(_ line: String) {
     let width = Self.columns(of: 2)
-    let shown = line.count < width ? line : String(line.prefix(max(width - 1, 0)))
+    let shown = line.columns < width ? line : line.prefix(columns: max(width - 1, 0))
     progressState.withLock { progress in
       guard progress.writers == 0 else { return }
       progress.isShown = true
@@ -75,6 +75,14 @@ final class Console: Sendable {
 
   func clearProgress() {
     progressState.withLock { Self.clear(&$0, writers: 0) }
+  }
+
+  /// Ends the process at once, with no line left that the next one would have replaced. Who doesn't read is not waited for: who writes
+  /// to a terminal that takes no more holds the lock.
+  func exitAtOnce(_ status: Int32) -> Never {
+    var entry = pollfd(fd: 2, events: Int16(POLLOUT), revents: 0)
+    if poll(&entry, 1, 0) > 0, entry.revents & Int16(POLLOUT) != 0 { progressState.withLock { Self.clear(&$0, writers: 1) } }
+    _exit(status)
   }
 
   func coloured(_ text: String, _ code: String) -> String { usesColour ? "\u{1b}[\(code)m\(text)\u{1b}[0m" : text }

@@ -21,6 +21,8 @@ struct RunFile: Sendable {
     /// Nil: it belongs to the run itself.
     var owner: Int?
     var after: [Int] = []
+    /// Also when what it comes after has not succeeded, or another job has failed.
+    var runsAlways = false
     var command: ChildProcess.Command
     var priority = Operation.QueuePriority.normal
     var timeout: Duration?

@@ -92,7 +92,7 @@ final class RunFileReader {
   }
 
   private static let jobKeys = [
-    "name", "owner", "after", "command", "priority", "directory", "environment", "timeout", "retries", "cpus", "memory",
+    "name", "owner", "after", "command", "priority", "directory", "environment", "timeout", "retries", "cpus", "memory", "when",
   ]
 
   private func readJob(_ element: JSONValue) throws(JSONFault) {
@@ -172,6 +172,12 @@ final class RunFileReader {
         throw fields.error("\"priority\" is \"\(priority)\"; it must be one of \(names.joined(separator: ", "))", at: "priority")
       }
       job.priority = known
+    }
+    if let when = try fields.text("when") {
+      guard ["success", "always"].contains(when) else {
+        throw fields.error("\"when\" is \"\(when)\"; it must be success or always", at: "when")
+      }
+      job.runsAlways = when == "always"
     }
     job.command.directory = try fields.path("directory")
     job.command.environment = try fields.textMap("environment") ?? [:]

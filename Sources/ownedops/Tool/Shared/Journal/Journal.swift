@@ -65,6 +65,8 @@ struct JournalDefinition: Equatable, Sendable {
   let owner: String?
   /// Sorted.
   let after: [String]
+  /// Waits for what it comes after to end, however.
+  let runsAlways: Bool
   let command: [String]
   let directory: String?
   let environment: [String: String]
@@ -73,6 +75,7 @@ struct JournalDefinition: Equatable, Sendable {
     name = job.name
     owner = job.owner.map { file.owners[$0].name }
     after = job.after.map { file.jobs[$0].name }.sorted()
+    runsAlways = job.runsAlways
     command = job.command.words
     directory = job.command.directory
     environment = job.command.environment
@@ -84,6 +87,7 @@ struct JournalDefinition: Equatable, Sendable {
     self.command = command
     owner = line["owner"]?.asText
     after = line["after"]?.asTexts ?? []
+    runsAlways = line["when"]?.asText == "always"
     directory = line["directory"]?.asText
     environment = line["environment"]?.asTextMap ?? [:]
   }
@@ -93,13 +97,14 @@ struct JournalDefinition: Equatable, Sendable {
     line.add("job", name)
     if let owner { line.add("owner", owner) }
     if !after.isEmpty { line.add("after", list: after) }
+    if runsAlways { line.add("when", "always") }
     line.add("command", list: command)
     if let directory { line.add("directory", directory) }
     if !environment.isEmpty { line.add("environment", map: environment) }
     return line.bytes
   }
 
-  /// What differs, for people; nil if it does the same.
+  /// What differs, for people; nil if it does the same. When it runs is no part of that.
   func change(from old: JournalDefinition) -> String? {
     if command != old.command { return "command" }
     if directory != old.directory { return "directory" }
@@ -196,6 +201,12 @@ struct JournalReader {
         if lineNumber == 1 { throw UsageError("\(path) is no journal: its first line is none of a journal") }
         journal.tornLines.append(lineNumber)
         break
+      }
+      guard end > start || lineNumber == 1 else {
+        // Whoever adds a line begins a new one, too, where half of another's is there because it is being written just now.
+        start = end + 1
+        journal.length = start
+        continue
       }
       let value = try? JSONParser.parse(Array(bytes[start..<end]))
       if lineNumber == 1 {

@@ -23,7 +23,22 @@ enum JournalFile {
     return fstat(descriptor, &status) == 0 ? Int(status.st_size) : 0
   }
 
-  /// Opens a journal that is there, to be read and added to.
+  /// The file that a symbolic link stands for; else the same. One journal has one lease, whatever it is called by.
+  static func target(of path: String) -> String {
+    var status = stat()
+    guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK, let real = realpath(path, nil) else { return path }
+    defer { free(real) }
+    return String(cString: real)
+  }
+
+  /// - Returns: the error, or nil.
+  static func synchronize(_ descriptor: Int32) -> Int32? {
+    guard fsync(descriptor) != 0 else { return nil }
+    // Where there is nothing to be synchronized.
+    return [EINVAL, EROFS].contains(errno) ? nil : errno
+  }
+
+  /// Opens a journal that is there, to be read and added to. One with a second name is refused: each name has a lease of its own.
   /// - Returns: nil if there is none.
   static func open(_ path: String) throws(UsageError) -> Int32? {
     let descriptor = Foundation.open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK)
@@ -39,12 +54,19 @@ enum JournalFile {
       close(descriptor)
       throw UsageError("--journal: \(path) is no regular file; give one, or a name that is not taken")
     }
+    guard status.st_nlink < 2 else {
+      close(descriptor)
+      throw UsageError(
+        "--journal: \(path) is one of \(Shown.count(Int(status.st_nlink))) names of the same file, so two runners could be at work on it; "
+          + "remove the others, or copy it")
+    }
     return descriptor
   }
 
   /// Makes a journal with these lines, all or nothing, and opens it to be added to. An empty file of that name is replaced. Only for who
   /// has the lease.
   static func create(_ path: String, _ lines: [UInt8]) throws(UsageError) -> Int32 {
+    let path = target(of: path)
     let draft = path + ".new"
     let descriptor = Foundation.open(draft, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
     guard descriptor >= 0 else { throw UsageError("--journal: can't create \(path): \(RawFile.message(errno))") }

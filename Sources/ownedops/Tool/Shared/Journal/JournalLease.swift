@@ -4,6 +4,8 @@ import Foundation
 ///
 /// Rules:
 /// - The file holds one record; it is read and changed under `flock` only, and only while it has its name.
+/// - Others hold that lock for a moment only: it is waited for, but not longer than ``patienceWithLocks``.
+/// - What can't be looked at is neither free nor lost: nobody begins on it, and who holds the lease goes on.
 /// - A record of this machine holds as long as its process is there; one of another machine until it is given up or taken over.
 /// - Who holds it says so every ``interval``. It may be taken over after ``patience`` of silence.
 /// - After a runner's death its keeper speaks for it, under the same identifier.
@@ -51,11 +53,28 @@ final class JournalLease: Sendable {
     /// To take over is asked for too early.
     case tooEarly(Record, Double)
     case unreadable
+    /// For longer than is waited: with the number of who has the lock, where the system tells.
+    case locked(pid_t?)
+    case gone
+    /// It is there, and can't be looked at.
+    case hidden(Int32)
     case failed(Int32)
+  }
+
+  /// What the keeper of a run learns of the journal.
+  enum Standing {
+    /// Its run's.
+    case held
+    /// A runner's of this machine, which waits for the keeper.
+    case awaited
+    case lost
+    /// It can't be looked at for the moment.
+    case unknown
   }
 
   static let interval = 5.0
   static let patience = 60.0
+  static let patienceWithLocks = Duration.seconds(5)
 
   let path: String
   let identifier: String
@@ -67,16 +86,19 @@ final class JournalLease: Sendable {
     self.record = Guarded(record)
   }
 
-  static func path(of journal: String) -> String { journal + ".lease" }
+  /// Beside the file itself, whatever symbolic link the journal is called by.
+  static func path(of journal: String) -> String { JournalFile.target(of: journal) + ".lease" }
 
-  /// - Parameter now: of the wall clock.
+  /// - Parameters:
+  ///   - now: of the wall clock.
+  ///   - patience: how long a lock of others is waited for.
   static func take(
-    _ journal: String, identifier: String, takesOver: Bool, now: Double = WallClock.now
+    _ journal: String, identifier: String, takesOver: Bool, now: Double = WallClock.now, patience: Duration = patienceWithLocks
   ) throws(Refusal) -> (lease: JournalLease, notes: [String]) {
     let path = path(of: journal)
     let record = Record(identifier: identifier, holder: .current, start: now, heartbeat: now)
     var notes: [String] = []
-    let descriptor = try open(path, creates: true)
+    let descriptor = try open(path, creates: true, patience: patience)
     defer { close(descriptor) }
     if let before = try read(descriptor) { try check(before, takesOver, now, &notes) }
     if let error = write(record, to: descriptor) { throw .failed(error) }
@@ -94,23 +116,56 @@ final class JournalLease: Sendable {
       return
     }
     // It may wake up one day, and must not go on then.
-    kill(before.holder.number, SIGKILL)
-    notes.append("taken over from process \(before.holder.number), silent for \(Shown.seconds(silence)), which is killed")
+    let isKilled = kill(before.holder.number, SIGKILL) == 0 || errno == ESRCH
+    let end = isKilled ? "which is killed" : "which can't be killed: \(RawFile.message(errno))"
+    notes.append("taken over from process \(before.holder.number), silent for \(Shown.seconds(silence)), \(end)")
   }
 
   /// Says that the holder is there.
   /// - Returns: false if the lease is no longer held.
   func keep() -> Bool {
     record.withLock { record in
-      record.heartbeat = WallClock.now
-      return Self.change(path, to: record)
+      let now = WallClock.now
+      let descriptor: Int32
+      do throws(Refusal) {
+        descriptor = try Self.open(path, creates: false)
+        defer { close(descriptor) }
+        guard try Self.read(descriptor)?.identifier == identifier else { return false }
+        record.heartbeat = now
+        _ = Self.write(record, to: descriptor)
+        return true
+      } catch {
+        if case .gone = error { return false }
+        // What can't be looked at for the moment is no proof.
+        return true
+      }
     }
   }
 
-  /// For the keeper of a dead runner. Nothing happens if somebody has taken over.
-  static func keep(_ path: String, inPlaceOf identifier: String) {
-    let now = WallClock.now
-    _ = change(path, to: Record(identifier: identifier, holder: .current, start: now, heartbeat: now, isKeeper: true))
+  /// It has been silent for so long, stopped or asleep, that somebody may soon take over, or has: ``keep()`` tells.
+  var isStale: Bool { Self.isStale(record.withLock { $0.heartbeat }) }
+
+  static func isStale(_ heartbeat: Double, now: Double = WallClock.now) -> Bool { abs(now - heartbeat) > patience / 2 }
+
+  /// For a keeper, which can't wait for a lock.
+  /// - Parameter speaks: whether it is to say that it is there, because its runner is dead. It does so, too, in the place of a runner that
+  ///   has waited for it and is dead.
+  /// - Returns: how things stand, and when the holder was heard of.
+  static func look(_ path: String, of identifier: String, speaks: Bool) -> (standing: Standing, heartbeat: Double?) {
+    do throws(Refusal) {
+      let descriptor = try open(path, creates: false, patience: .zero)
+      defer { close(descriptor) }
+      guard let there = try read(descriptor) else { return (.lost, nil) }
+      let isHeld = there.identifier == identifier
+      guard isHeld || there.holder.isHere else { return (.lost, nil) }
+      guard speaks, isHeld || !there.holder.isRunning else { return (isHeld ? .held : .awaited, there.heartbeat) }
+      let now = WallClock.now
+      _ = write(Record(identifier: identifier, holder: .current, start: now, heartbeat: now, isKeeper: true), to: descriptor)
+      return (.held, now)
+    } catch {
+      if case .gone = error { return (.lost, nil) }
+      return (.unknown, nil)
+    }
   }
 
   func giveUp() { Self.giveUp(path, identifier) }
@@ -123,41 +178,52 @@ final class JournalLease: Sendable {
 
   // MARK: The file
 
-  /// - Returns: false if it is another's.
-  private static func change(_ path: String, to record: Record) -> Bool {
-    let descriptor: Int32
-    do throws(Refusal) {
-      descriptor = try open(path, creates: false)
-    } catch {
-      if case .failed(ENOENT) = error { return false }
-      // What can't be looked at for the moment is no proof.
-      return true
+  /// Opens and locks. Somebody who gives up takes the name away: then it is another file that counts.
+  private static func open(_ path: String, creates: Bool, patience: Duration = patienceWithLocks) throws(Refusal) -> Int32 {
+    let deadline = ContinuousClock.now + patience
+    while true {
+      let descriptor = Foundation.open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | (creates ? O_CREAT : 0), 0o666)
+      guard descriptor >= 0 else { throw errno == ENOENT && !creates ? .gone : .failed(errno) }
+      do throws(Refusal) {
+        try lock(descriptor, until: deadline)
+        if try hasItsName(descriptor, path) { return descriptor }
+      } catch {
+        close(descriptor)
+        throw error
+      }
+      close(descriptor)
+      if !creates { throw .gone }
     }
-    defer { close(descriptor) }
-    guard let there = try? read(descriptor), there.identifier == record.identifier else { return false }
-    _ = write(record, to: descriptor)
-    return true
   }
 
-  /// Opens and locks. Somebody who gives up takes the name away: then it is another file that counts.
-  private static func open(_ path: String, creates: Bool) throws(Refusal) -> Int32 {
-    while true {
-      let descriptor = Foundation.open(path, O_RDWR | O_CLOEXEC | (creates ? O_CREAT : 0), 0o666)
-      guard descriptor >= 0 else { throw .failed(errno) }
+  private static func lock(_ descriptor: Int32, until deadline: ContinuousClock.Instant) throws(Refusal) {
+    while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
+      switch errno {
+      case EINTR: continue
+      case EWOULDBLOCK:
+        guard .now < deadline else { throw .locked(FileLocks.holder(of: descriptor)) }
+        usleep(2000)
       // Where there are no locks it goes on without: the record is what counts.
-      while flock(descriptor, LOCK_EX) != 0, errno == EINTR {}
-      var opened = stat()
-      var named = stat()
-      if fstat(descriptor, &opened) == 0, stat(path, &named) == 0, FileIdentity(opened) == FileIdentity(named) { return descriptor }
-      close(descriptor)
-      if !creates { throw .failed(ENOENT) }
+      case EINVAL, ENOLCK, ENOSYS, ENOTSUP, EOPNOTSUPP: return
+      default: throw .hidden(errno)
+      }
     }
+  }
+
+  private static func hasItsName(_ descriptor: Int32, _ path: String) throws(Refusal) -> Bool {
+    var opened = stat()
+    var named = stat()
+    guard fstat(descriptor, &opened) == 0 else { throw .hidden(errno) }
+    if stat(path, &named) == 0 { return FileIdentity(opened) == FileIdentity(named) }
+    guard errno == ENOENT else { throw .hidden(errno) }
+    return false
   }
 
   /// Nil if nobody has written anything.
   private static func read(_ descriptor: Int32) throws(Refusal) -> Record? {
     var bytes = [UInt8](repeating: 0, count: 4096)
-    let count = bytes.withUnsafeMutableBytes { pread(descriptor, $0.baseAddress, $0.count, 0) }
+    let count = bytes.withUnsafeMutableBytes { RawFile.fill($0, from: descriptor, at: 0) }
+    guard count >= 0 else { throw .hidden(Int32(-count)) }
     guard count > 0 else { return nil }
     guard let record = Record(Array(bytes[..<count])) else { throw .unreadable }
     return record
@@ -191,6 +257,14 @@ extension JournalLease.Refusal {
           + "\(Shown.seconds(JournalLease.patience)) of silence")
     case .unreadable:
       return UsageError("--journal: \(JournalLease.path(of: journal)) says nothing that can be read; remove it if no runner is at work")
+    case .locked(let process):
+      let holder = process.map { "process \($0)" } ?? "another process"
+      return UsageError(
+        "--journal: \(JournalLease.path(of: journal)) is locked by \(holder); try again when that has let go of it")
+    case .hidden(let error):
+      return UsageError(
+        "--journal: can't read \(JournalLease.path(of: journal)): \(RawFile.message(error)); so whether a runner is at work is not known")
+    case .gone: return UsageError("--journal: \(JournalLease.path(of: journal)) has been removed meanwhile")
     case .failed(let error):
       return UsageError("--journal: can't write \(JournalLease.path(of: journal)): \(RawFile.message(error))")
     }

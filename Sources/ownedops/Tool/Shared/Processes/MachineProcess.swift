@@ -44,12 +44,17 @@ struct MachineProcess: Equatable, Sendable {
 
   var isHere: Bool { machine == Self.thisMachine }
 
-  /// Whether it is there. Only for one of this machine; a zombie counts as gone.
-  var isRunning: Bool {
-    guard kill(number, 0) == 0 || errno == EPERM else { return false }
-    guard let fields = ProcessFields(of: number) else { return birth.isEmpty }
+  /// Whether it is there. Only for one of this machine; a zombie counts as gone, and what can't be looked at as there.
+  var isRunning: Bool { isRunning { ProcessFields(of: $0) } }
+
+  func isRunning(seenBy look: (pid_t) -> ProcessFields?) -> Bool {
+    guard hasNumber else { return false }
+    // Nothing is told of what has gone just now; or the system hides it.
+    guard let fields = look(number) else { return hasNumber }
     return fields.birth == birth && !fields.hasExited
   }
+
+  private var hasNumber: Bool { kill(number, 0) == 0 || errno == EPERM }
 
   private static let thisHost: String = {
     var name = [CChar](repeating: 0, count: 256)
@@ -62,6 +67,8 @@ struct MachineProcess: Equatable, Sendable {
       let boot = RawFile.contents(of: "/proc/sys/kernel/random/boot_id") ?? []
       var space = stat()
       let number = stat("/proc/self/ns/pid", &space) == 0 ? UInt64(truncatingIfNeeded: space.st_ino) : 0
+      // What isn't told must not make two machines the same.
+      guard !boot.isEmpty else { return thisHost }
       return String(decoding: boot.prefix { $0 > 0x20 }, as: UTF8.self) + "/\(number)"
     #else
       return thisHost

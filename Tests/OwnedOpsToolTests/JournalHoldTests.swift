@@ -1,0 +1,266 @@
+import Foundation
+import Testing
+
+@testable import OwnedOpsTool
+
+/// Who may write to a journal, when that can't be told, and what comes last.
+@Suite(.timeLimit(.minutes(1)))
+struct JournalHoldTests {
+  private let directory: TemporaryDirectory
+  private var path: String { directory.path + "/j" }
+  private var leasePath: String { path + ".lease" }
+
+  init() throws { directory = try TemporaryDirectory() }
+
+  private func lease(_ identifier: String, patience: Duration = JournalLease.patienceWithLocks) throws -> JournalLease {
+    do throws(JournalLease.Refusal) {
+      return try JournalLease.take(path, identifier: identifier, takesOver: false, patience: patience).lease
+    } catch {
+      throw error.usageError(path)
+    }
+  }
+
+  private func options(_ words: String...) throws -> JournalOptions {
+    let arguments = try Arguments(["--journal", path].map { Array($0.utf8) } + words.map { Array($0.utf8) }, syntax: RunOptions.syntax)
+    return try #require(try JournalOptions(arguments))
+  }
+
+  private func file() throws -> RunFile { try RunFile(Data(#"{"jobs":[{"name":"a","command":["true"]}]}"#.utf8), source: "test") }
+
+  private func begun(_ journal: RunJournal, every interval: Duration = .seconds(1), whenLost: @escaping @Sendable () -> Void = {}) throws {
+    try journal.begin(keeper: nil, grace: .zero, keepsOrphans: false, interval: interval, whenLost: whenLost)
+  }
+
+  /// A runner on another machine holds the lease from now on.
+  private func giveLeaseToAnotherMachine() throws {
+    let here = MachineProcess.current
+    var line = JournalLine("lease")
+    line.add("run", "other")
+    line.add("host", "far")
+    line.add("machine", "another")
+    line.add("process", Int(here.number))
+    line.add("birth", here.birth)
+    line.add("start", time: WallClock.now)
+    line.add("heartbeat", time: WallClock.now)
+    try directory.write("j.lease", Data(line.bytes))
+  }
+
+  // MARK: The end
+
+  @Test func theEndOfAJournalWaitsForATickUnderWay() throws {
+    defer { directory.remove() }
+    let isSyncing = DispatchSemaphore(value: 0)
+    let hasEnded = DispatchSemaphore(value: 0)
+    let order = Guarded<[String]>([])
+    // The first call is the tick's, and the disk fails it.
+    let journal = try RunJournal(options(), file()) { _ in
+      guard order.withLock({ $0.isEmpty }) else { return nil }
+      order.withLock { $0.append("sync") }
+      isSyncing.signal()
+      // An end that doesn't wait comes meanwhile.
+      _ = hasEnded.wait(timeout: .now() + 0.1)
+      order.withLock { $0.append("synced") }
+      return EIO
+    }
+    try begun(journal, every: .milliseconds(1))
+    #expect(journal.submit("a", attempt: 1) == nil)
+    #expect(isSyncing.wait(timeout: .now() + 30) == .success)
+    #expect(!journal.end(unwritten: []))
+    order.withLock { $0.append("ended") }
+    hasEnded.signal()
+    #expect(order.withLock { $0 } == ["sync", "synced", "ended"])
+    #expect(!directory.contains("j.lease"))
+  }
+
+  @Test func aRunnerThatWasAsleepLooksAtTheLeaseBeforeItWrites() throws {
+    defer { directory.remove() }
+    let isLost = Guarded(0)
+    let journal = try RunJournal(options(), file(), now: WallClock.now - JournalLease.patience)
+    try begun(journal) { isLost.withLock { $0 += 1 } }
+    let before = directory.read("j")
+    try giveLeaseToAnotherMachine()
+    let reason = "the journal \(path) has been taken over by another runner"
+    #expect(journal.submit("a", attempt: 1) == reason)
+    journal.record(.succeeded(job: "a", attempts: 1))
+    journal.record([.cancelled(job: "a", reason: "")])
+    #expect(!journal.end(unwritten: []))
+    #expect(directory.read("j") == before && isLost.withLock { $0 } == 1)
+    #expect(directory.read("j.lease").contains("far"))
+  }
+
+  // MARK: A lease that can't be looked at
+
+  #if os(Linux)
+    @Test func aLeaseThatCanNotBeReadIsNeitherFreeNorLost() throws {
+      defer { directory.remove() }
+      let mine = try lease("mine")
+      unlink(leasePath)
+      // Can be opened and locked, and reading its beginning is an I/O error.
+      #expect(symlink("/proc/self/mem", leasePath) == 0)
+      #expect(mine.keep())
+      #expect(JournalLease.look(leasePath, of: "mine", speaks: true).standing == .unknown)
+      #expect {
+        _ = try lease("other")
+      } throws: { "\($0)" == "--journal: can't read \(leasePath): Input/output error; so whether a runner is at work is not known" }
+      unlink(leasePath)
+      #expect(!mine.keep())
+    }
+
+    @Test func aProcessThatTheSystemHidesIsTakenToBeThere() throws {
+      defer { directory.remove() }
+      let child = try Child(["sleep", "300"], in: directory)
+      let process = MachineProcess(number: child.identifier)
+      #expect(!process.birth.isEmpty && process.isRunning)
+      #expect(process.isRunning { _ in nil })
+      kill(child.identifier, SIGKILL)
+      #expect(child.waitForStatus() == -SIGKILL)
+      #expect(!process.isRunning { _ in nil })
+    }
+
+    @Test func aLockThatSomebodyKeepsIsNotWaitedForForEver() throws {
+      defer { directory.remove() }
+      let mine = try lease("mine")
+      let other = open(leasePath, O_RDONLY | O_CLOEXEC)
+      #expect(flock(other, LOCK_EX) == 0)
+      #expect {
+        _ = try lease("other", patience: .milliseconds(20))
+      } throws: { "\($0)" == "--journal: \(leasePath) is locked by process \(getpid()); try again when that has let go of it" }
+      // A keeper, which has other things to do, doesn't wait at all.
+      #expect(JournalLease.look(leasePath, of: "mine", speaks: true).standing == .unknown)
+      Thread.detachNewThread {
+        usleep(5000)
+        close(other)
+      }
+      #expect { _ = try lease("other") } throws: { "\($0)".contains("is in use by process \(getpid())") }
+      #expect(mine.keep())
+    }
+  #endif
+
+  // MARK: One journal, one name
+
+  @Test func aJournalWithASecondNameIsRefused() throws {
+    defer { directory.remove() }
+    try directory.write("j", Data(JournalHead(file()).bytes))
+    #expect(link(path, path + "2") == 0)
+    let message =
+      "--journal: \(path) is one of 2 names of the same file, so two runners could be at work on it; "
+      + "remove the others, or copy it"
+    for words in [[], ["--resume"]] {
+      #expect {
+        _ = try RunJournal(words.isEmpty ? options() : options("--resume"), file())
+      } throws: { "\($0)" == message }
+    }
+    #expect(!directory.contains("j.lease"))
+    unlink(path + "2")
+    try RunJournal(options("--resume"), file()).abandon()
+  }
+
+  @Test func aSymbolicLinkLeadsToTheSameLease() throws {
+    defer { directory.remove() }
+    try directory.write("j", Data(JournalHead(file()).bytes))
+    #expect(symlink("j", path + "-link") == 0)
+    let mine = try lease("mine")
+    #expect {
+      do throws(JournalLease.Refusal) {
+        _ = try JournalLease.take(path + "-link", identifier: "other", takesOver: false)
+      } catch {
+        throw error.usageError("j-link")
+      }
+    } throws: { "\($0)".contains("j-link is in use by process \(getpid())") }
+    #expect(mine.keep() && !directory.contains("j-link.lease"))
+  }
+
+  // MARK: The keeper
+
+  private final class Syncs: Sendable {
+    let lengths = Guarded<[Int]>([])
+  }
+
+  /// - Parameter syncs: gets the length of the journal at each.
+  private func keeper(_ descriptor: Int32, _ syncs: Syncs, heartbeat: Double = WallClock.now) -> KeeperJournal {
+    KeeperJournal(descriptor: descriptor, lease: leasePath, run: "mine", heartbeat: heartbeat) { descriptor in
+      let length = JournalFile.size(of: descriptor)
+      syncs.lengths.withLock { $0.append(length) }
+      return nil
+    }
+  }
+
+  private let exited = JournalEvent.exited(job: "a", attempt: 1, JournalExit(.status(0)))
+
+  @Test(arguments: [false, true]) func aKeepersLastSyncComesAfterItsLastLine(_ runnerHasGone: Bool) throws {
+    defer { directory.remove() }
+    try directory.write("j", "")
+    let descriptor = open(path, O_RDWR | O_APPEND | O_CLOEXEC)
+    defer { close(descriptor) }
+    _ = try lease("mine")
+    let syncs = Syncs()
+    var keeper = keeper(descriptor, syncs)
+    if runnerHasGone { keeper.standIn() }
+    #expect(keeper.record(exited, of: "a") == nil)
+    #expect(keeper.nextTime.map { $0 <= .now + .seconds(1) } == (runnerHasGone ? true : nil))
+    keeper.advance(to: .now + .seconds(1))
+    #expect(syncs.lengths.withLock { $0.count } == (runnerHasGone ? 1 : 0))
+    keeper.end()
+    let length = JournalFile.size(of: descriptor)
+    #expect(directory.read("j").contains(#""event":"kept""#))
+    #expect(syncs.lengths.withLock { $0.last } == length)
+    #expect(directory.contains("j.lease") == !runnerHasGone)
+  }
+
+  @Test func aKeeperSynchronizesWhatIsThereAlsoWhenNotAllIs() throws {
+    defer { directory.remove() }
+    try directory.write("j", "")
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    defer { close(descriptor) }
+    _ = try lease("mine")
+    let syncs = Syncs()
+    var keeper = keeper(descriptor, syncs)
+    #expect(keeper.record(exited, of: "a") == EBADF)
+    #expect(keeper.record(exited, of: "b") == nil && keeper.unwrittenJobs == ["a", "b"])
+    keeper.tryAgain()
+    keeper.end()
+    #expect(syncs.lengths.withLock { $0 } == [0] && keeper.unwrittenJobs == ["a", "b"])
+  }
+
+  @Test(arguments: [false, true]) func aKeeperWritesNothingInAJournalThatIsAnothers(_ isRemoved: Bool) throws {
+    defer { directory.remove() }
+    try directory.write("j", "")
+    let descriptor = open(path, O_RDWR | O_APPEND | O_CLOEXEC)
+    defer { close(descriptor) }
+    _ = try lease("mine")
+    let syncs = Syncs()
+    // One that was asleep, one whose runner has died, one whose runner has told it, and one that is about to end.
+    var keepers = [keeper(descriptor, syncs, heartbeat: WallClock.now - 31)] + (0..<3).map { _ in keeper(descriptor, syncs) }
+    if isRemoved { unlink(leasePath) } else { try giveLeaseToAnotherMachine() }
+    keepers[1].standIn()
+    keepers[1].advance(to: .now)
+    keepers[2].lose()
+    for place in 0..<3 { #expect(keepers[place].record(exited, of: "a") == nil && keepers[place].isLost) }
+    for place in 0..<4 { keepers[place].end() }
+    #expect(directory.read("j").isEmpty && syncs.lengths.withLock { $0.isEmpty })
+    #expect(keepers.allSatisfy { $0.isLost && $0.unwrittenJobs.isEmpty && $0.nextTime == nil })
+    #expect(directory.contains("j.lease") == !isRemoved)
+  }
+
+  @Test func aKeeperWritesForARunnerOfItsMachineThatWaitsAndSpeaksForADeadOne() throws {
+    defer { directory.remove() }
+    try directory.write("j", "")
+    let descriptor = open(path, O_RDWR | O_APPEND | O_CLOEXEC)
+    defer { close(descriptor) }
+    let child = try Child(["sleep", "300"], in: directory)
+    let now = WallClock.now
+    let record = JournalLease.Record(
+      identifier: "successor", holder: MachineProcess(number: child.identifier), start: now, heartbeat: now)
+    try directory.write("j.lease", Data(record.bytes))
+    var keeper = keeper(descriptor, Syncs(), heartbeat: now - 31)
+    keeper.standIn()
+    #expect(keeper.record(exited, of: "a") == nil && !keeper.isLost)
+    #expect(directory.read("j.lease").contains("successor"))
+    kill(child.identifier, SIGKILL)
+    #expect(child.waitForStatus() == -SIGKILL)
+    keeper.advance(to: .now + .seconds(JournalLease.interval))
+    #expect(directory.read("j.lease").contains(#""run":"mine""#) && directory.read("j.lease").contains(#""keeper":true"#))
+    keeper.end()
+    #expect(directory.read("j").split(separator: "\n").count == 2 && !directory.contains("j.lease"))
+  }
+}
