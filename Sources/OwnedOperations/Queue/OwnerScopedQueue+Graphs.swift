@@ -152,6 +152,7 @@ extension QueueState {
     } else {
       run.markListed(number)
     }
+    endHandoverBeforeAddition()
     slot.stage.makeReady(slot: slot, level: attributes.level, pool: &pool, ownerLimit: ownerLimit).initialize(to: .graphNode(run, number))
     return true
   }

@@ -117,6 +117,13 @@ extension QueueState {
     return worker
   }
 
+  /// The job that a worker was given, and may not have begun, is to stand in the ready lists before anything else does: it counts as
+  /// executing, and would hold back what is more urgent, and of its owner; and what is held now would come before it in the end.
+  @inline(__always)  // for each addition
+  mutating func endHandoverBeforeAddition() {
+    if handover != nil { endHandover() }
+  }
+
   /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
   private mutating func endHandover() {
     guard let worker = handover?.object else { return }

@@ -156,6 +156,7 @@ struct QueueState: ~Copyable {
 
   @inline(__always)
   mutating func add(_ work: consuming Work, to slot: Borrowed<OwnerSlot>, level: Int) -> Addition {
+    endHandoverBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
     lastStage.with { $0.add(to: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
@@ -165,6 +166,7 @@ struct QueueState: ~Copyable {
   /// Adds a job to a line of the owner's. It is refused, too, if the line is closed.
   mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: SerialLine.Key) -> Addition {
     guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return .refused(job) }
+    endHandoverBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
     lastStage.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
