@@ -240,13 +240,14 @@ struct ReferenceQueue {
 
   /// Whether a wait until this has finished comes to its end: played through in a copy.
   func comesToEnd(_ isAwaited: (Item) -> Bool) -> Bool {
-    // Which of them begins first may decide whether the wait ends.
+    // What their bodies do, and which of them begins first, may decide whether the wait ends.
+    guard unfinished.allSatisfy({ items[$0].map { $0.body.isEmpty || $0.state == .executing } ?? true }) else { return false }
     let mayHoldUp = limit != nil || ownerLimit != nil
     let willExecute = unfinished.contains { items[$0]?.kind == .asynchronous && items[$0]?.state != .executing }
     guard !mayHoldUp || !willExecute else { return false }
     var copy = self
     while copy.unfinished.contains(where: { copy.items[$0].map(isAwaited) ?? false }) {
-      guard let next = copy.startable.first(where: { copy.objection(toStartOf: $0.id) == nil }), next.body.isEmpty else { return false }
+      guard let next = copy.startable.first(where: { copy.objection(toStartOf: $0.id) == nil }) else { return false }
       copy.start(next.id)
       if next.kind != .asynchronous { copy.end(next.id, fails: next.fails) }
     }
