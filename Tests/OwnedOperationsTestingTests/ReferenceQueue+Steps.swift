@@ -225,6 +225,8 @@ extension ReferenceQueue {
   private mutating func setLevel(_ level: Int, of id: Int) {
     guard let item = items[id], item.level != level else { return }
     items[id]?.level = level
+    // What is blocked again may still have its place, and then gets one of the new priority.
+    if item.state == .blocked, !item.places.isEmpty, item.places[level] == nil { items[id]?.places[level] = now }
     guard item.state == .ready else { return }
     lanesWithLeftovers.insert(item.lane)
     makeReady(id)
