@@ -45,8 +45,8 @@ import Testing
     queue.ownerFairness = fairness
     let (lifetime, journal) = (OwnerLifetime(), Journal<String>())
     queue.async(lifetime: lifetime) { journal.write("handed") }
-    queue.async(lifetime: lifetime, priority: .low) { journal.write("low") }
     #expect(queue.core.note { $0.handover != nil })
+    queue.async(lifetime: lifetime, priority: .low) { journal.write("low") }
     queue.async(lifetime: lifetime, priority: .veryHigh) { journal.write("urgent") }
     queue.addOperation(lifetime: lifetime, priority: .high) { journal.write("high") }
     threads.activate()

@@ -126,6 +126,7 @@ extension Scheduler {
     } else {
       run.markListed(number)
     }
+    endHandoverBeforeAddition()
     slot.stage.makeReady(slot: slot, level: attributes.level, pool: &pool, ownerLimit: ownerLimit).initialize(to: .graphNode(run, number))
     return true
   }

@@ -115,7 +115,7 @@ extension OwnedOperation {
       var new = Self.word(word, withDependencyCountChangedBy: -1)
       if let failure, word.canBeCancelledForDependency {
         noteFailedDependency(failure)
-        new.cancel(.dependencyFailed)
+        new.cancel(isOwnerAlive ? .dependencyFailed : .ownerEnded)
         new.insert(.cancelClaimed)
         if !word.contains(.announced) { new.remove(.announced) }
       }
@@ -170,7 +170,7 @@ extension OwnedOperation {
       guard word.canBeCancelledForDependency else { return word }
       noteFailedDependency(failure)
       var new = word
-      new.cancel(.dependencyFailed)
+      new.cancel(isOwnerAlive ? .dependencyFailed : .ownerEnded)
       new.insert(.cancelClaimed)
       return new
     }

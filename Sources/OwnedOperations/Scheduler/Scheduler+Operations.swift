@@ -84,6 +84,7 @@ extension Scheduler {
     let level = PriorityLevel.of(entry.unretainedOperation.with { $0.scheduledPriority })
     guard entry.levels & 1 << level == 0 else { return }
     operations[place].levels |= 1 << level
+    endHandoverBeforeAddition()
     let record = entry.unretainedSlot.with { slot in
       slot.unretainedStage.with { $0.makeReady(slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }
     }

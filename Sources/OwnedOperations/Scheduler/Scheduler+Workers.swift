@@ -37,7 +37,7 @@ extension Scheduler {
 
   /// The worker to dispatch after unlocking, if one is due. It counts as active from now on.
   mutating func workerToDispatch() -> ScheduledWorker? {
-    guard hasWork || yieldHandover(), !returnsComeFirst else { return nil }
+    guard hasWork, !returnsComeFirst else { return nil }
     if arriving > 0 {
       endHandover()
       guard arriving == 0 || isWorthWaking else { return nil }
@@ -117,23 +117,19 @@ extension Scheduler {
     return worker
   }
 
+  /// The job that a worker was given, and may not have begun, is to stand in the ready lists before anything else does: it counts as
+  /// executing, and would hold back what is more urgent, and of its owner; and what is held now would come before it in the end.
+  @inline(__always)  // for each addition
+  mutating func endHandoverBeforeAddition() {
+    if handover != nil, !Mutation.handoverDoesNotYield.isOn { endHandover() }
+  }
+
   /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
   private mutating func endHandover() {
     guard let worker = handover?.object else { return }
     handover = nil
     takeBatchBack(from: worker)
     if worker.batch.count > 0 { arrive(worker) }
-  }
-
-  /// Whether the handed job, by which its owner is at its limit, gives way to a more urgent one of the owner's. That is ready then.
-  @inline(never)
-  private mutating func yieldHandover() -> Bool {
-    guard ownerLimit != .max, let batch = handover?.object.batch, let lane = batch.nextLane else { return false }
-    var isMoreUrgent = false
-    for level in 0..<batch.level { lane.slot.forEachLane(at: level) { if $0.held.count > 0 { isMoreUrgent = true } } }
-    guard isMoreUrgent, !Mutation.handoverDoesNotYield.isOn else { return false }
-    endHandover()
-    return hasWork
   }
 
   // MARK: Blocked workers

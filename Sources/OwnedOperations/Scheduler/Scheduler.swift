@@ -19,10 +19,9 @@ import Synchronization
 ///
 /// Handover: a job that is added to an idle queue (no worker, nothing ready) doesn't go through the ready lists, but into the batch of the
 /// worker that is sent for, which begins it when it arrives without having taken the lock. Until then that worker counts as on its way, and
-/// whoever finds more ready work takes the batch back first (`endHandover`). Who wins the batch's cursor decides: if the record had begun,
-/// the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order, and the worker finds
-/// its batch empty and looks here. So a handed job waits for nothing and holds up nobody: nor, if its owner is at its limit by it, more
-/// urgent work of that owner, for which it goes back, too (`yieldHandover`).
+/// whoever adds more, or finds more ready work, takes the batch back first (`endHandover`). Who wins the batch's cursor decides: if the
+/// record had begun, the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order,
+/// and the worker finds its batch empty and looks here. So a handed job waits for nothing, and holds up nobody.
 ///
 /// Permits: who may run. All decisions are in `Scheduler+Permits`.
 ///
@@ -168,6 +167,7 @@ struct Scheduler: ~Copyable {
 
   @inline(__always)
   mutating func add(_ work: consuming Work, to slot: Borrowed<OwnerSlot>, level: Int) -> Addition {
+    endHandoverBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
     lastStage.with { $0.add(to: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
@@ -177,6 +177,7 @@ struct Scheduler: ~Copyable {
   /// Adds a job to a line of the owner's. It is refused, too, if the line is closed.
   mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: LineKey) -> Addition {
     guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return .refused(job) }
+    endHandoverBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
     lastStage.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)

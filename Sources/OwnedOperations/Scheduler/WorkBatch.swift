@@ -106,12 +106,6 @@ final class WorkBatch: Sendable {
     return (lifetime, nil)
   }
 
-  /// The lane of the record that is next. It executes, so the lane is there.
-  var nextLane: Lane? {
-    let (next, end) = Self.split(cursor.load(ordering: .acquiring))
-    return next < end ? entries[next].lane.object : nil
-  }
-
   /// The only record. The batch must be empty.
   @inline(__always)
   func fill(_ work: consuming Work, of lane: Borrowed<Lane>, age: UInt64) {

@@ -3,7 +3,7 @@ import OwnedOperations
 
 extension Benchmark {
   static var sleeping: Benchmark {
-    Benchmark("P20-sleeping", "bodies that are asleep for a little: how many run at a time is found by what they use of the processors") { session in
+    Benchmark("P20-sleeping", "bodies that are asleep for a little: as many run as leave room on the processors") { session in
       for (all, microseconds) in [(5_000, UInt32(1_000)), (20_000, 200)] {
         let count = session.pick(all, quick: all / 20)
         let bodies = "\(count.short) of \(Double(microseconds) / 1_000) ms"

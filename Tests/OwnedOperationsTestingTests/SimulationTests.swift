@@ -1,0 +1,98 @@
+import Foundation
+import OwnedOperationsTesting
+import Testing
+
+/// Whole runs of a real queue, in virtual time, against a plain model of it: see `Simulation`.
+///
+/// As long as asked: `OWNED_OPERATIONS_SIMULATION_SECONDS=60`; `OWNED_OPERATIONS_SIMULATION_SEED` says where to begin.
+@Suite struct SimulationTests {
+  private static let length = 60
+  private static let environment = ProcessInfo.processInfo.environment
+
+  /// - Returns: what it has to say, ready to be pasted into a test; nil if there is no difference.
+  private func failure(seed: UInt64, steps: inout Int) -> String? {
+    if Self.environment["OWNED_OPERATIONS_SIMULATION_TRACE"] != nil { FileHandle.standardError.write(Data("seed \(seed)\n".utf8)) }
+    let script = SimulationGenerator.script(seed: seed, length: Self.length)
+    let (difference, count) = Simulation.run(script)
+    steps += count
+    guard let isObjection = difference?.isObjection else { return nil }
+    let shortest = script.shrunk { Simulation.run($0, patience: 50).difference?.isObjection == isObjection }
+    let text = Simulation.run(shortest, patience: 200).difference.map { "\($0)" } ?? "\(difference.map { "\($0)" } ?? ""), not each time"
+    return "seed \(seed): \(text)\n\(shortest.code)"
+  }
+
+  @Test(arguments: 0..<4) func aQueueDoesWhatTheModelSays(part: Int) {
+    var steps = 0
+    for seed in 0..<20 { if let failure = failure(seed: UInt64(part * 20 + seed), steps: &steps) { Issue.record("\(failure)") } }
+  }
+
+  @Test func aFreshSeedFindsNothing() {
+    let first = UInt64.random(in: 0...UInt64.max / 2)
+    print("simulation: OWNED_OPERATIONS_SIMULATION_SEED=\(first)")
+    var steps = 0
+    for seed in first..<first + 30 { if let failure = failure(seed: seed, steps: &steps) { Issue.record("\(failure)") } }
+  }
+
+  // MARK: What it has found
+
+  @Test(arguments: found) func whatWasFoundStaysMended(script: SimulationScript) {
+    let difference = Simulation.run(script).difference
+    #expect(difference == nil, "\(difference.map { "\($0)" } ?? "")")
+  }
+
+  private static let found = [
+    // A job that had been given to a worker, and had not begun, held back what was more urgent of its owner.
+    SimulationScript(steps: [.ownerLimit(1), .job(1, owner: 1, .normal, []), .job(2, owner: 1, .veryHigh, []), .runNext]),
+    // It also came after what had been held since: its place was behind it.
+    SimulationScript(steps: [
+      .suspendOwner(2, true), .job(1, owner: 1, .normal, []), .job(2, owner: 2, .normal, []), .suspendOwner(2, false), .runNext,
+    ]),
+    // The end of an owner cancelled what depended on other work of the owner for that work's sake: it counted as not skipped.
+    SimulationScript(steps: [
+      .operation(1, .block, owner: 1, .normal, after: [], isAdded: true, []),
+      .operation(2, .strict, owner: 1, .normal, after: [1], isAdded: true, []),
+      .endOwner(1),
+    ]),
+  ]
+
+  // MARK: What it would find
+
+  /// The model is made wrong instead of the queue: that is the same difference.
+  @Test(arguments: ReferenceQueue.Defect.allCases) func aDefectIsFoundAndShrunk(_ defect: ReferenceQueue.Defect) throws {
+    for seed in 0..<2000 as Range<UInt64> {
+      let script = SimulationGenerator.script(seed: seed, length: Self.length)
+      guard let difference = Simulation.run(script, defect: defect, patience: 0).difference else { continue }
+      let shortest = script.shrunk { Simulation.run($0, defect: defect, patience: 0).difference?.isObjection == difference.isObjection }
+      #expect(shortest.steps.count <= 5, "\(shortest.code)")
+      print("simulation: \(defect) found with seed \(seed), in the end by \(shortest.steps.map(\.code).joined(separator: " "))")
+      return
+    }
+    Issue.record("\(defect) was not found")
+  }
+
+  // MARK: As long as asked
+
+  @Test(.enabled(if: environment["OWNED_OPERATIONS_SIMULATION_SECONDS"] != nil)) func asLongAsAsked() {
+    let seconds = Self.environment["OWNED_OPERATIONS_SIMULATION_SECONDS"].flatMap { Double($0) } ?? 0
+    let first = Self.environment["OWNED_OPERATIONS_SIMULATION_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0...UInt64.max / 2)
+    let start = Date()
+    var (steps, scripts, failures) = (0, 0, 0)
+    var nextLine = 60.0
+    func report() {
+      let elapsed = Date().timeIntervalSince(start)
+      let rate = Int(Double(steps) / elapsed * 60)
+      print("simulation: from seed \(first), \(scripts) scripts, \(steps) steps in \(Int(elapsed)) s, \(rate) a minute, \(failures) differ")
+    }
+    while Date().timeIntervalSince(start) < seconds, failures < 5 {
+      if let failure = failure(seed: first &+ UInt64(scripts), steps: &steps) {
+        Issue.record("\(failure)")
+        failures += 1
+      }
+      scripts += 1
+      guard Date().timeIntervalSince(start) >= nextLine else { continue }
+      report()
+      nextLine += 60
+    }
+    report()
+  }
+}
