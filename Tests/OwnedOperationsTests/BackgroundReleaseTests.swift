@@ -15,7 +15,7 @@ import Testing
       opened.wait()
       opened.signal()
     }
-    func isReached(by count: Int) -> Bool { (0..<count).allSatisfy { _ in begun.comes() } }
+    func isReached(by count: Int) -> Bool { (0..<count).allSatisfy { _ in begun.waitUntilSignalled() } }
     func open() { opened.signal() }
   }
 
@@ -23,7 +23,7 @@ import Testing
     case block, result, asyncResult, ownerBlock
 
     /// In no queue, or in the queue given.
-    func make(_ lifetime: OwnerLifetime, _ queue: OwnerScopedQueue?, _ captured: Farewell) -> OwnedOperation {
+    func make(_ lifetime: OwnerLifetime, _ queue: OwnerScopedQueue?, _ captured: DeinitProbe) -> OwnedOperation {
       let operation: OwnedOperation =
         switch self {
         case .block: OwnedBlockOperation(lifetime: lifetime) { captured.mustNotRun() }
@@ -42,7 +42,7 @@ import Testing
     let barrier = Barrier()
     let queue = OwnerScopedQueue()
     queue.isSuspended = true
-    let operation = kind.make(.forTests, isQueued ? queue : nil, Farewell { barrier.pass() })
+    let operation = kind.make(.forTests, isQueued ? queue : nil, DeinitProbe { barrier.pass() })
     #expect(returns { operation.cancel() })
     #expect(operation.isFinished == isQueued)
     #expect(barrier.isReached(by: 1))
@@ -55,14 +55,14 @@ import Testing
     let queue = OwnerScopedQueue()
     queue.isSuspended = true
     let gone = DispatchSemaphore(value: 0)
-    let operation = OwnedBlockOperation(lifetime: .forTests) { [farewell = teardown(of: queue, gone)] in farewell.mustNotRun() }
+    let operation = OwnedBlockOperation(lifetime: .forTests) { [deinitProbe = teardown(of: queue, gone)] in deinitProbe.mustNotRun() }
     queue.addOperation(operation)
     #expect(returns { operation.cancel() })
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
   }
 
-  private func teardown(of queue: OwnerScopedQueue, _ gone: DispatchSemaphore) -> Farewell {
-    Farewell {
+  private func teardown(of queue: OwnerScopedQueue, _ gone: DispatchSemaphore) -> DeinitProbe {
+    DeinitProbe {
       queue.cancelAllOperations()
       queue.waitUntilAllOperationsAreFinished()
       gone.signal()
@@ -74,7 +74,7 @@ import Testing
     let here = Counter()
     for _ in 0..<500 {
       for kind in Kind.allCases {
-        kind.make(.forTests, nil, Farewell { if pthread_equal(pthread_self(), cancelling) != 0 { here.add() } }).cancel()
+        kind.make(.forTests, nil, DeinitProbe { if pthread_equal(pthread_self(), cancelling) != 0 { here.add() } }).cancel()
       }
     }
     DeferredReleases.waitUntilIdle()
@@ -91,8 +91,8 @@ import Testing
     threads.suspend()
     var operations: [OwnedOperation] = []
     for _ in 0..<count {
-      operations.append(Kind.block.make(lifetime, queue, Farewell { barrier.pass() }))
-      let (job, block) = (Farewell { barrier.pass() }, Farewell { barrier.pass() })
+      operations.append(Kind.block.make(lifetime, queue, DeinitProbe { barrier.pass() }))
+      let (job, block) = (DeinitProbe { barrier.pass() }, DeinitProbe { barrier.pass() })
       queue.async(lifetime: lifetime) { job.mustNotRun() }
       threads.async(lifetime: lifetime) { block.mustNotRun() }
     }
@@ -113,13 +113,13 @@ import Testing
     queue.isSuspended = true
     let lifetime = OwnerLifetime()
     let gone = DispatchSemaphore(value: 0)
-    _ = Kind.block.make(lifetime, queue, Farewell { gone.signal() })
+    _ = Kind.block.make(lifetime, queue, DeinitProbe { gone.signal() })
     do {
-      let job = Farewell { gone.signal() }
+      let job = DeinitProbe { gone.signal() }
       queue.async(lifetime: lifetime) { job.mustNotRun() }
     }
     lifetime.end()
-    #expect(gone.comes() && gone.comes())
+    #expect(gone.waitUntilSignalled() && gone.waitUntilSignalled())
   }
 
   private final class Cancellable: OwnedOperation, @unchecked Sendable {
@@ -148,7 +148,7 @@ import Testing
     last.start()
     other.end()
     expectAnotherOwnerIsCleanedUp()
-    #expect(cancelled.comes())
+    #expect(cancelled.waitUntilSignalled())
     barrier.open()
     for operation in operations + [last] { operation.finish() }
     LifetimeReaper.waitUntilIdle()
@@ -181,7 +181,7 @@ import Testing
     let other = Cancellable(.forTests) { cancelled.signal() }
     other.timeout = .milliseconds(1)
     other.start()
-    #expect(cancelled.comes())
+    #expect(cancelled.waitUntilSignalled())
     barrier.open()
     slow.waitUntilFinished()
     withExtendedLifetime(observation) {}
@@ -207,8 +207,8 @@ import Testing
   /// The reaper may be the last to let go of an operation, and so of what its subclass stores.
   @Test func theReaperDoesNotWaitForTheDeinitsOfOperations() {
     final class Storing: OwnedOperation, @unchecked Sendable {
-      let stored: Farewell
-      init(_ lifetime: OwnerLifetime, _ stored: Farewell) {
+      let stored: DeinitProbe
+      init(_ lifetime: OwnerLifetime, _ stored: DeinitProbe) {
         self.stored = stored
         super.init(lifetime: lifetime)
       }
@@ -218,7 +218,7 @@ import Testing
     let member = Told(lifetime) { told.pass() }
     #expect(lifetime.join(member))
     // The reaper has both, and is held up at the first until the test has let go of the second.
-    var operation: Storing? = Storing(lifetime, Farewell { barrier.pass() })
+    var operation: Storing? = Storing(lifetime, DeinitProbe { barrier.pass() })
     lifetime.end()
     #expect(told.isReached(by: 1))
     operation = nil

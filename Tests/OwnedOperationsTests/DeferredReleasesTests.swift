@@ -10,14 +10,14 @@ import Testing
     private let begun = DispatchSemaphore(value: 0)
     private let opened = DispatchSemaphore(value: 0)
 
-    func make() -> Farewell {
-      Farewell {
+    func make() -> DeinitProbe {
+      DeinitProbe {
         self.begun.signal()
         self.opened.wait()
       }
     }
 
-    func haveBegun(_ count: Int) -> Bool { (0..<count).allSatisfy { _ in begun.comes() } }
+    func haveBegun(_ count: Int) -> Bool { (0..<count).allSatisfy { _ in begun.waitUntilSignalled() } }
     func open(_ count: Int) { for _ in 0..<count { opened.signal() } }
   }
 
@@ -25,7 +25,7 @@ import Testing
     let relay = Relay()
     let caller = pthread_self()
     let elsewhere = Counter()
-    for _ in 0..<1_000 { relay.release(Farewell { if pthread_equal(pthread_self(), caller) == 0 { elsewhere.add() } }) }
+    for _ in 0..<1_000 { relay.release(DeinitProbe { if pthread_equal(pthread_self(), caller) == 0 { elsewhere.add() } }) }
     relay.waitUntilIdle()
     #expect(elsewhere.value == 1_000)
   }
@@ -33,10 +33,10 @@ import Testing
   @Test func closuresAreReleasedAndNotCalled() {
     let gone = DispatchSemaphore(value: 0)
     do {
-      let farewell = Farewell { gone.signal() }
-      DeferredReleases.add { farewell.mustNotRun() }
+      let deinitProbe = DeinitProbe { gone.signal() }
+      DeferredReleases.add { deinitProbe.mustNotRun() }
     }
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
   }
 
   @Test func blockedDeinitsHoldUpNobodyHoweverMany() {
@@ -44,8 +44,8 @@ import Testing
     let (blockers, count) = (Blockers(), 100)
     for _ in 0..<count { relay.release(blockers.make()) }
     let gone = DispatchSemaphore(value: 0)
-    relay.release(Farewell { gone.signal() })
-    #expect(gone.comes())
+    relay.release(DeinitProbe { gone.signal() })
+    #expect(gone.waitUntilSignalled())
     #expect(blockers.haveBegun(count))
     #expect(!relay.isAtRest)
     blockers.open(count)
@@ -58,8 +58,8 @@ import Testing
   @Test func theRestOfABatchWhoseThreadIsBlockedIsTakenOver() {
     let blockers = Blockers()
     let gone = DispatchSemaphore(value: 0)
-    DeferredReleases.add(contentsOf: (0..<40).map { index in index.isMultiple(of: 4) ? blockers.make() : Farewell { gone.signal() } })
-    for _ in 0..<30 { #expect(gone.comes()) }
+    DeferredReleases.add(contentsOf: (0..<40).map { index in index.isMultiple(of: 4) ? blockers.make() : DeinitProbe { gone.signal() } })
+    for _ in 0..<30 { #expect(gone.waitUntilSignalled()) }
     #expect(blockers.haveBegun(10))
     blockers.open(10)
     DeferredReleases.waitUntilIdle()
@@ -73,8 +73,8 @@ import Testing
     // The watch takes the blocked thread out of its place, with nothing left to do.
     #expect(returns { while relay.blockedThreadCount == 0 { Thread.sleep(forTimeInterval: 0.001) } })
     let gone = DispatchSemaphore(value: 0)
-    relay.release(Farewell { gone.signal() })
-    #expect(gone.comes())
+    relay.release(DeinitProbe { gone.signal() })
+    #expect(gone.waitUntilSignalled())
     #expect(!relay.isAtRest)
     blockers.open(1)
     relay.waitUntilIdle()
@@ -84,12 +84,12 @@ import Testing
     let relay = Relay()
     let gone = DispatchSemaphore(value: 0)
     relay.release(
-      Farewell {
+      DeinitProbe {
         let inner = DispatchSemaphore(value: 0)
-        relay.release(Farewell { inner.signal() })
-        if inner.comes() { gone.signal() }
+        relay.release(DeinitProbe { inner.signal() })
+        if inner.waitUntilSignalled() { gone.signal() }
       })
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     relay.waitUntilIdle()
   }
 
@@ -102,7 +102,7 @@ import Testing
         if side == 0, index.isMultiple(of: 100) {
           relay.add(Steps(count: 10) { _ in released.add() })
         } else {
-          relay.release(Farewell { released.add() })
+          relay.release(DeinitProbe { released.add() })
         }
       }
     }
@@ -134,9 +134,9 @@ import Testing
     let gone = DispatchSemaphore(value: 0)
     do {
       let relay = Relay()
-      relay.release(Farewell { gone.signal() })
+      relay.release(DeinitProbe { gone.signal() })
     }
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
   }
 
   @Test func callsMayBlockSideBySide() {
@@ -152,7 +152,7 @@ import Testing
       second.wait()
       done.signal()
     }
-    #expect(done.comes() && done.comes())
+    #expect(done.waitUntilSignalled() && done.waitUntilSignalled())
     DeferredCalls.waitUntilIdle()
   }
 }

@@ -62,7 +62,7 @@
           }
           queue.async(lifetime: .forTests) { isOver.signal() }
           queue.isSuspended = false
-          #expect(isOver.comes())
+          #expect(isOver.waitUntilSignalled())
           #expect(queue.becomesIdle())
         }
         // The runtime, too, has memory for what it does for the first time: it stops the process if there is none.
@@ -131,7 +131,7 @@
           isOpen.value = true
           gate.broadcast()
         }
-        for _ in 0..<count { #expect(ended.comes()) }
+        for _ in 0..<count { #expect(ended.waitUntilSignalled()) }
         #expect(ran.value == count && queue.statistics.succeeded == count)
       }
     }
@@ -157,7 +157,7 @@
         limited.signal()
         usleep(200_000)  // they try; the test holds if they have not yet
         Limits.mayStartThreads(true)
-        #expect(added.comes())
+        #expect(added.waitUntilSignalled())
         #expect(ran.value == 100)
       }
     }

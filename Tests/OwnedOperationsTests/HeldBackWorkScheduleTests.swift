@@ -6,12 +6,12 @@ import Testing
 
 private final class Host: OperationOwner, Sendable {
   let lifetimeToken: OwnerLifetime.Token
-  let farewell: @Sendable () -> Void
-  init(_ token: OwnerLifetime.Token = OwnerLifetime.Token(), _ farewell: @escaping @Sendable () -> Void = {}) {
+  let deinitProbe: @Sendable () -> Void
+  init(_ token: OwnerLifetime.Token = OwnerLifetime.Token(), _ deinitProbe: @escaping @Sendable () -> Void = {}) {
     lifetimeToken = token
-    self.farewell = farewell
+    self.deinitProbe = deinitProbe
   }
-  deinit { farewell() }
+  deinit { deinitProbe() }
 }
 
 private final class Box: Sendable {
@@ -390,7 +390,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     box.drop()
     queue.isSuspended = false
     var looks = 0
-    while looks < 5000, !queue.core.note({ state in state.stages[0].existingSlot(for: token.lifetime)?.isHeldBack ?? false }) {
+    while looks < 5000, !queue.core.note({ state in state.phases[0].existingSlot(for: token.lifetime)?.isHeldBack ?? false }) {
       looks += 1
       usleep(1000)
     }
@@ -491,7 +491,7 @@ extension OwnerScopedQueue {
     eventually {
       self.core.note { state in
         var heldBack = 0
-        for stage in state.stages { stage.forEachSlot { if $0.isHeldBack { heldBack += 1 } } }
+        for phase in state.phases { phase.forEachSlot { if $0.isHeldBack { heldBack += 1 } } }
         return heldBack == count
       }
     }

@@ -6,8 +6,8 @@ import Testing
 /// A controller as they are mostly written: an `NSObject`, not Sendable, that lives on an actor because all that touches it does.
 private class Controller: NSObject {
   var titles: [String] = []
-  var farewell: (() -> Void)?
-  deinit { farewell?() }
+  var deinitProbe: (() -> Void)?
+  deinit { deinitProbe?() }
 }
 
 @MainActor private final class Model: OperationOwner {
@@ -67,7 +67,7 @@ private actor Bank {
 private actor Holder {
   private let controller = Controller()
 
-  func load(on queue: OwnerScopedQueue, gate: Gate, _ captured: Farewell) {
+  func load(on queue: OwnerScopedQueue, gate: Gate, _ captured: DeinitProbe) {
     queue.run(for: controller) {
       gate.pass()
     } then: { _, _ in
@@ -143,7 +143,7 @@ private struct Failure: Error {}
     for isDispatch in [false, true] {
       var controller: Controller? = Controller()
       let (went, body) = (Mutexed<Bool?>(nil), Counter())
-      controller?.farewell = { went.value = MainQueue.isCurrent }
+      controller?.deinitProbe = { went.value = MainQueue.isCurrent }
       let drop = {
         controller = nil
         body.add()
@@ -358,16 +358,16 @@ private struct Failure: Error {}
       } then: { _, _ in
         Issue.record("has run")
       }
-      #expect(begun.comes())
+      #expect(begun.waitUntilSignalled())
     }
-    #expect(ended.comes())
+    #expect(ended.waitUntilSignalled())
     await mainQueueRuns()
   }
 
   @Test func aHandlerMayAskForMoreAndDropItsOwner() async {
     var controller: Controller? = Controller()
     let went = Mutexed<Bool?>(nil)
-    controller?.farewell = { went.value = MainQueue.isCurrent }
+    controller?.deinitProbe = { went.value = MainQueue.isCurrent }
     let queue = queue
     let counter = Counter()
     await withCheckedContinuation { continuation in
@@ -445,7 +445,7 @@ private struct Failure: Error {}
       queue.run(for: bank, { gate.pass() }, then: { _, _ in captured.mustNotRun() })
       #expect(gate.hasBegun())
     }
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(live.becomesZero())
     gate.open()
   }
@@ -461,7 +461,7 @@ private struct Failure: Error {}
       await holder.load(on: queue, gate: gate, live.makeMember())
       #expect(gate.hasBegun())
     }
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(live.becomesZero())
     gate.open()
   }
@@ -471,9 +471,9 @@ private struct Failure: Error {}
   @MainActor fileprivate final class IsolatedModel: OperationOwner {
     let lifetimeToken = OwnerLifetime.Token()
     var text = "text"
-    let farewell: @Sendable (String) -> Void
-    init(_ farewell: @escaping @Sendable (String) -> Void) { self.farewell = farewell }
-    isolated deinit { farewell(text) }
+    let deinitProbe: @Sendable (String) -> Void
+    init(_ deinitProbe: @escaping @Sendable (String) -> Void) { self.deinitProbe = deinitProbe }
+    isolated deinit { deinitProbe(text) }
   }
 
   /// With an isolated deinit, the object's hooks run where the last reference went, and the token ends after the way to the main thread.

@@ -52,7 +52,7 @@ import Testing
     _ = observe { _ in gate.pass() }
     center.observe(.first, lifetime: lifetime, on: queue) { _ in heard.signal() }
     post(1)
-    #expect(gate.hasBegun() && heard.comes())
+    #expect(gate.hasBegun() && heard.waitUntilSignalled())
     gate.open()
     #expect(queue.becomesIdle())
   }
@@ -94,7 +94,7 @@ import Testing
   private func comeUp() {
     let done = DispatchSemaphore(value: 0)
     queue.async(lifetime: .process) { done.signal() }
-    #expect(done.comes())
+    #expect(done.waitUntilSignalled())
   }
 
   @Test func thoseThatComeUpEarlyAreCounted() {
@@ -248,7 +248,7 @@ import Testing
     #expect(eventually { !queue.core.read { $0.returning.isEmpty } })
     let done = DispatchSemaphore(value: 0)
     queue.async(lifetime: lifetime) { done.signal() }
-    #expect(done.comes())
+    #expect(done.waitUntilSignalled())
     gates[1].open()
     #expect(queue.becomesIdle())
     #expect(journal.entries == [1, 0])
@@ -276,11 +276,11 @@ import Testing
     queue.async(lifetime: .process) {}
     post(1)
     let other = queue.core.note { state in
-      let make = state.workerMake
+      let generation = state.workerGeneration
       let worker = state.workers.activate {
-        Worker(queue.core, make: make, name: "", qualityOfService: .default, underlyingQueue: nil)
+        Worker(queue.core, generation: generation, name: "", qualityOfService: .default, underlyingQueue: nil)
       }
-      let level = state.stages[0].take(2, into: worker.batch, pool: &state.pool, ownerLimit: .max)
+      let level = state.phases[0].take(2, into: worker.batch, pool: &state.pool, ownerLimit: .max)
       worker.batch.publish(level: level ?? 0)
       worker.serial = state.nextSerial()
       #expect(worker.batch.count == 2)
@@ -289,7 +289,7 @@ import Testing
     awaited.finish()
     #expect(eventually { journal.entries == [0] })
     queue.core.note { state in
-      state.takeBatchBack(from: other)
+      state.reclaimBatch(from: other)
       state.settleBatch(of: other)
       state.leave(other)
     }
@@ -326,10 +326,10 @@ import Testing
     let (gate, mayGo) = (Gate(), DispatchSemaphore(value: 0))
     let observation: OwnedObservation
     do {
-      let farewell = Farewell { mayGo.wait() }
+      let deinitProbe = DeinitProbe { mayGo.wait() }
       observation = center.observe(.first, lifetime: lifetime, on: queue) { _ in
         gate.pass()
-        withExtendedLifetime(farewell) {}
+        withExtendedLifetime(deinitProbe) {}
       }
     }
     post(0)
@@ -345,13 +345,13 @@ import Testing
     _ = observe()
     let (gate, gone) = (Gate(), DispatchSemaphore(value: 0))
     func postThing(_ body: @escaping @Sendable () -> Void) {
-      center.post(name: .first, object: nil, userInfo: ["thing": Farewell(body)])
+      center.post(name: .first, object: nil, userInfo: ["thing": DeinitProbe(body)])
     }
     postThing { gate.pass() }
     postThing { gone.signal() }
     lifetime.end()
     #expect(gate.hasBegun())
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     gate.open()
   }
 
@@ -411,8 +411,8 @@ import Testing
     #expect(queue.becomesIdle())
     var lanes = 0
     queue.core.read { state in
-      for stage in state.stages {
-        stage.forEachSlot { $0.forEachLane(at: LineKey.level) { if $0.line != nil { lanes += 1 } } }
+      for phase in state.phases {
+        phase.forEachSlot { $0.forEachLane(at: LineKey.level) { if $0.line != nil { lanes += 1 } } }
       }
     }
     #expect(lanes == 0)
@@ -476,7 +476,7 @@ import Testing
     center.observe(.first, owner: owner!, on: queue) { [journal] _, _ in journal.write(0) }
     post(0)
     owner = nil
-    #expect(hasGone.comes())
+    #expect(hasGone.waitUntilSignalled())
     queue.isSuspended = false
     #expect(queue.becomesIdle())
     #expect(journal.entries.isEmpty)

@@ -19,7 +19,7 @@ import Testing
     #expect(gate.hasBegun())
     body()
     gate.open()
-    #expect(posted.comes())
+    #expect(posted.waitUntilSignalled())
     lifetime.end()
   }
 
@@ -65,7 +65,7 @@ import Testing
     #expect(returns { self.center.removeObservers(ownedBy: lifetime) })
     #expect(!observation.isValid && journal.entries.isEmpty)
     gate.open()
-    #expect(posted.comes())
+    #expect(posted.waitUntilSignalled())
     #expect(journal.entries == ["ran"])
   }
 
@@ -126,7 +126,7 @@ import Testing
     center.post(name: .first, object: nil)
     // The first handler's reference was the last, and went with it.
     #expect(journal.entries == ["still there"] && !lifetime.isAlive)
-    #expect(isGone.comes())
+    #expect(isGone.waitUntilSignalled())
   }
 
   @Test func anOwnerThatOnlyItsHandlersHoldIsSkippedUntilItIsHandedOn() {

@@ -159,7 +159,7 @@ import Testing
     owner = nil
     post()
     #expect(!observation.isValid)
-    #expect(hasGone.comes())
+    #expect(hasGone.waitUntilSignalled())
     LifetimeReaper.waitUntilIdle()
     #expect(journal.entries == ["heard"] && center.hasNothing)
   }
@@ -192,7 +192,7 @@ import Testing
     captured = nil
     #expect(observation.isValid)
     center = nil
-    #expect(!observation.isValid && hasGone.comes())
+    #expect(!observation.isValid && hasGone.waitUntilSignalled())
   }
 
   @Test func observingForAnEndedOwnerDoesNothing() {

@@ -11,7 +11,7 @@ import Testing
     let (gate, isGone) = (Gate(), Event())
     let operation: OwnedOperation
     do {
-      let owner = Farewell { isGone.happen() }
+      let owner = DeinitProbe { isGone.happen() }
       operation = queue.addOperation(owner: owner) { _ in gate.pass() }
       #expect(gate.hasBegun())
     }

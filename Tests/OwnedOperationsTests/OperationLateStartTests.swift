@@ -15,8 +15,8 @@ import Testing
       let lifetime = OwnerLifetime()
       let operation = Recording(lifetime: lifetime)
       let (runs, gone) = (Counter(), DispatchSemaphore(value: 0))
-      let result = OwnedResultOperation(lifetime: lifetime) { [farewell = Farewell { gone.signal() }] () async throws -> Int in
-        withExtendedLifetime(farewell) { runs.add() }
+      let result = OwnedResultOperation(lifetime: lifetime) { [deinitProbe = DeinitProbe { gone.signal() }] () async throws -> Int in
+        withExtendedLifetime(deinitProbe) { runs.add() }
         return 1
       }
       operation.start()
@@ -33,7 +33,7 @@ import Testing
       #expect(operation.runs.value == 0 && runs.value == 0)
       #expect(operation.outcome?.reason == (isEnd ? .ownerEnded(lifetime.id) : .requested))
       #expect(result.output == nil && result.outcome?.kind == "cancelled")
-      #expect(gone.comes())
+      #expect(gone.waitUntilSignalled())
     }
   }
 
@@ -47,8 +47,8 @@ import Testing
       do {
         let operation = Recording(lifetime: lifetime)
         (recorded, reference.object) = (operation.runs, operation)
-        let result = OwnedResultOperation(lifetime: lifetime) { [farewell = Farewell { gone.signal() }] () async throws -> Int in
-          withExtendedLifetime(farewell) { runs.add() }
+        let result = OwnedResultOperation(lifetime: lifetime) { [deinitProbe = DeinitProbe { gone.signal() }] () async throws -> Int in
+          withExtendedLifetime(deinitProbe) { runs.add() }
           return 1
         }
         operation.start()
@@ -58,7 +58,7 @@ import Testing
       }
       lifetime.end()
       release()
-      #expect(gone.comes())
+      #expect(gone.waitUntilSignalled())
       #expect(eventually { reference.object == nil })
       #expect(recorded.value == 0 && runs.value == 0)
     }
@@ -72,7 +72,7 @@ import Testing
       for _ in 0..<width {
         Task.detached { Self.block(blocked, release) }
       }
-      for _ in 0..<width { #expect(blocked.comes()) }
+      for _ in 0..<width { #expect(blocked.waitUntilSignalled()) }
       body {
         for _ in 0..<width { release.signal() }
       }

@@ -39,7 +39,7 @@ import Testing
     owner = nil
     operation.queuePriority = .low
     #expect(journal.entries == ["heard"])
-    #expect(hasGone.comes())  // though the operation is still there
+    #expect(hasGone.waitUntilSignalled())  // though the operation is still there
     operation.start()
   }
 
@@ -56,7 +56,7 @@ import Testing
     #expect(gate.hasBegun())
     owner.lifetime.end()
     gate.open()
-    #expect(done.comes())
+    #expect(done.waitUntilSignalled())
     #expect(journal.entries == ["heard"])
     operation.start()
   }

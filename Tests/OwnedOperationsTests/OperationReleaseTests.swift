@@ -98,7 +98,7 @@ struct OperationReleaseTests {
       if way == .timedOut { operation.timeout = .seconds(1) }
       #expect(operation.held != nil)
       operation.start()
-      #expect(operation.isHeld.comes())  // a task that has not begun by the end never begins
+      #expect(operation.isHeld.waitUntilSignalled())  // a task that has not begun by the end never begins
       switch way {
       case .cancelled: operation.cancel()
       case .ended: lifetime.end()

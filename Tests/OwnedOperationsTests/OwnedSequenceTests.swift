@@ -233,5 +233,5 @@ import Testing
 
 extension DispatchSemaphore {
   /// `comes`, which is not for asynchronous code, for tests that have a thread to spare.
-  fileprivate func comesLater() -> Bool { comes() }
+  fileprivate func comesLater() -> Bool { waitUntilSignalled() }
 }

@@ -38,13 +38,13 @@ import Testing
       let owner = make()
       lifetime(owner).onEnd { _ in gone.signal() }
       add(owner, relay)
-      #expect(relay.begun.comes() && relay.begun.comes())
+      #expect(relay.begun.waitUntilSignalled() && relay.begun.waitUntilSignalled())
     }
     // One ends while the other holds the owner: nothing else may begin.
     relay.go.signal()
     #expect(relay.begun.wait(timeout: .now() + .milliseconds(30)) == .timedOut)
     relay.go.signal()
-    let isGone = gone.comes()
+    let isGone = gone.waitUntilSignalled()
     #expect(isGone)
     if !isGone { for _ in 0..<100 { relay.go.signal() } }
     #expect(relay.count.load(ordering: .relaxed) == 2)
@@ -60,18 +60,18 @@ import Testing
         let owner = Screen()
         owner.lifetime.onEnd { _ in gone.signal() }
         for _ in 0..<40 { queue.async(owner: owner) { _ in relay.body() } }
-        for _ in 0..<2 { #expect(relay.begun.comes()) }
+        for _ in 0..<2 { #expect(relay.begun.waitUntilSignalled()) }
         // Blocked bodies let more begin without a limit, or up to it: all begin that may, before the owner is dropped.
-        if limit != 2 { for _ in 2..<max(4, most) { #expect(relay.begun.comes()) } }
+        if limit != 2 { for _ in 2..<max(4, most) { #expect(relay.begun.waitUntilSignalled()) } }
       }
       let begun = limit == -1 ? 40 : most
       if limit != -1 {
         for _ in 0..<begun { relay.go.signal() }
-        #expect(gone.comes())
+        #expect(gone.waitUntilSignalled())
         #expect(relay.count.load(ordering: .relaxed) == begun)
       } else {
         for _ in 0..<begun { relay.go.signal() }
-        #expect(gone.comes())
+        #expect(gone.waitUntilSignalled())
       }
       #expect(queue.becomesIdle())
     }
@@ -144,11 +144,11 @@ import Testing
       let second = Sharer(token)
       gone = goodbye(of: second)
       for _ in 0..<20 { queue.async(owner: second) { _ in relay.body() } }
-      #expect(relay.begun.comes() && relay.begun.comes())
+      #expect(relay.begun.waitUntilSignalled() && relay.begun.waitUntilSignalled())
     }
     relay.go.signal()
     relay.go.signal()
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(queue.becomesIdle())
     #expect(relay.count.load(ordering: .relaxed) == 2)
     withExtendedLifetime(first) {}
@@ -200,7 +200,7 @@ import Testing
       for _ in 0..<10 { queue.async(owner: owner) { _ in count.value.add(1, ordering: .relaxed) } }
     }
     gate.open()
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(count.value.load(ordering: .relaxed) <= 10)
     #expect(queue.becomesIdle())
   }
@@ -228,7 +228,7 @@ import Testing
         #expect(gate.hasBegun())
       }
       gate.open()
-      #expect(over.comes())
+      #expect(over.waitUntilSignalled())
       #expect(queue.becomesIdle())
     }
   }
@@ -248,7 +248,7 @@ import Testing
       #expect(gate.hasBegun())
     }
     gate.open()
-    #expect(over.comes())
+    #expect(over.waitUntilSignalled())
     #expect(queue.becomesIdle())
   }
 
@@ -272,7 +272,7 @@ import Testing
     // The deinit waits for the job that comes behind it, in a way that nobody can see.
     let ran = DispatchSemaphore(value: 0)
     queue.addOperation { ran.signal() }
-    #expect(ran.comes())
+    #expect(ran.waitUntilSignalled())
     gate.open()
     #expect(queue.becomesIdle())
   }

@@ -21,8 +21,8 @@ import Testing
     let gone = DispatchSemaphore(value: 0)
     var hasReturned = DispatchSemaphore(value: 0)
     do {
-      let farewell = Farewell { gone.signal() }
-      let dependent = BlockOperation { farewell.mustNotRun() }
+      let deinitProbe = DeinitProbe { gone.signal() }
+      let dependent = BlockOperation { deinitProbe.mustNotRun() }
       dependent.addDependency(operation)
       queue.addOperation(dependent)
       hasReturned = start(operation)
@@ -31,7 +31,7 @@ import Testing
       #expect(queue.becomesIdle())
       #expect(dependent.isFinished && dependent.isCancelled)
     }
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     return hasReturned
   }
 
@@ -40,7 +40,7 @@ import Testing
       let dependency = SlowToAnnounce()
       let hasReturned = letADependentGo(before: dependency, announces: dependency.gate)
       dependency.gate.open()
-      #expect(hasReturned.comes())
+      #expect(hasReturned.waitUntilSignalled())
     }
   }
 
@@ -49,7 +49,7 @@ import Testing
       let dependency = SlowToAnnounceOurs(lifetime: .forTests)
       let hasReturned = letADependentGo(before: dependency, announces: dependency.gate)
       dependency.gate.open()
-      #expect(hasReturned.comes())
+      #expect(hasReturned.waitUntilSignalled())
     }
   }
 
@@ -59,16 +59,16 @@ import Testing
       let gone = DispatchSemaphore(value: 0)
       var hasReturned = DispatchSemaphore(value: 0)
       do {
-        let farewell = Farewell { gone.signal() }
-        let dependent = OwnedBlockOperation(lifetime: .forTests) { withExtendedLifetime(farewell) {} }
+        let deinitProbe = DeinitProbe { gone.signal() }
+        let dependent = OwnedBlockOperation(lifetime: .forTests) { withExtendedLifetime(deinitProbe) {} }
         dependent.addDependency(dependency)
         hasReturned = start(dependency)
         #expect(dependency.gate.hasBegun())
         if isRemoved { dependent.removeDependency(dependency) }
       }
-      #expect(gone.comes())
+      #expect(gone.waitUntilSignalled())
       dependency.gate.open()
-      #expect(hasReturned.comes())
+      #expect(hasReturned.waitUntilSignalled())
     }
   }
 
@@ -80,7 +80,7 @@ import Testing
     dependent.addDependency(dependency)
     #expect(dependent.isReady)
     dependency.gate.open()
-    #expect(hasReturned.comes())
+    #expect(hasReturned.waitUntilSignalled())
   }
 
   /// A sentinel that is taken back while it is being set up must not stay behind in the operation that it was to watch. No code of ours or

@@ -13,7 +13,7 @@ import Testing
     let queue = OwnerScopedQueue()
     queue.async(lifetime: .process) { ran.signal() }
     DispatchQueue.global().async(lifetime: .process) { ran.signal() }
-    #expect(ran.comes() && ran.comes())
+    #expect(ran.waitUntilSignalled() && ran.waitUntilSignalled())
   }
 
   @Test func endingItStopsTheProcessWithAMessage() async {

@@ -19,12 +19,12 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
   /// Says when it goes.
   private final class Value: Sendable {
     let number: Int
-    private let farewell: @Sendable () -> Void
-    init(_ number: Int, _ farewell: @escaping @Sendable () -> Void = {}) {
+    private let deinitProbe: @Sendable () -> Void
+    init(_ number: Int, _ deinitProbe: @escaping @Sendable () -> Void = {}) {
       self.number = number
-      self.farewell = farewell
+      self.deinitProbe = deinitProbe
     }
-    deinit { farewell() }
+    deinit { deinitProbe() }
   }
 
   // MARK: What bodies get and give
@@ -111,12 +111,12 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
         // Neither ends before the other has begun.
         let isMet = protected.read { _ in
           both[1 - index].signal()
-          return both[index].comes()
+          return both[index].waitUntilSignalled()
         }
         if isMet { done.signal() }
       }
     }
-    #expect(done.comes() && done.comes())
+    #expect(done.waitUntilSignalled() && done.waitUntilSignalled())
   }
 
   @Test func aWriterRunsAlone() {
@@ -138,7 +138,7 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
     }
     #expect(comesTrue { protected.lock.unfinishedWriters == 1 })
     reader.open()
-    #expect(done.comes() && done.comes())
+    #expect(done.waitUntilSignalled() && done.waitUntilSignalled())
     #expect(journal.entries == ["reader ends", "writer"])
   }
 
@@ -163,7 +163,7 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
     }
     #expect(comesTrue { protected.lock.waitingReaders == 1 })
     reader.open()
-    for _ in 0..<3 { #expect(done.comes()) }
+    for _ in 0..<3 { #expect(done.waitUntilSignalled()) }
     #expect(journal.entries == ["writer", "later reader"])
   }
 
@@ -198,7 +198,7 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
     #expect(reader.hasBegun())
     #expect(protected.lock.unfinishedWriters == 2)
     reader.open()
-    for _ in 0..<4 { #expect(done.comes()) }
+    for _ in 0..<4 { #expect(done.waitUntilSignalled()) }
     #expect(journal.entries == ["reader", "later writer", "later writer"])
   }
 
@@ -403,7 +403,7 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
       }
     }
     first.open()
-    #expect(done.comes())
+    #expect(done.waitUntilSignalled())
     #expect(protected.read { $0 } == ["other 1", "other 2"])
 
     let finished = Event()
@@ -436,7 +436,7 @@ private func comesTrue(_ condition: () -> Bool) -> Bool {
     protected.writeLater(owner: owner) { _, state in state = 1 }
     #expect(comesTrue { protected.lock.unfinishedWriters == 1 })
     reader.open()
-    #expect(done.comes())
+    #expect(done.waitUntilSignalled())
     #expect(seen.value == 0)
     #expect(comesTrue { protected.read { $0 } == 1 })
     withExtendedLifetime(owner) {}

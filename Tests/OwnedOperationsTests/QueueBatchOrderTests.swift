@@ -13,20 +13,20 @@ import Testing
     let lifetime = OwnerLifetime()
     for number in 0..<6 { queue.async(lifetime: lifetime) { order.write(number) } }
     queue.core.note { state in
-      let make = state.workerMake
+      let generation = state.workerGeneration
       var workers = (0..<2).map { _ in
         state.workers.activate {
-          Worker(queue.core, make: make, name: "", qualityOfService: .default, underlyingQueue: nil)
+          Worker(queue.core, generation: generation, name: "", qualityOfService: .default, underlyingQueue: nil)
         }
       }
       if isReversed { workers.reverse() }
       for worker in workers {
-        let level = state.stages[0].take(3, into: worker.batch, pool: &state.pool, ownerLimit: .max)
+        let level = state.phases[0].take(3, into: worker.batch, pool: &state.pool, ownerLimit: .max)
         worker.batch.publish(level: level ?? 0)
         worker.serial = state.nextSerial()
         #expect(worker.batch.count == 3)
       }
-      state.takeBatchesBack()
+      state.reclaimBatches()
       for worker in workers {
         state.settleBatch(of: worker)
         state.leave(worker)

@@ -213,7 +213,7 @@ import Testing
     Task(executorPreference: executor) { [queue] in await queue.finished(ownedBy: owner) }
     #expect(eventually { queue.core.read { $0.waits.count == 1 } })
     owner.end()
-    #expect(eventually { queue.core.read { $0.stages[0].existingSlot(for: owner)?.hasEnded ?? false } })
+    #expect(eventually { queue.core.read { $0.phases[0].existingSlot(for: owner)?.hasEnded ?? false } })
     executor.isArmed.store(true, ordering: .releasing)
     job.open()
     // The worker wakes the task, and is held up there.
@@ -233,7 +233,7 @@ import Testing
     let isOver = Event()
     let (gate, hasHandedOn) = (Gate(), Gate())
     do {
-      let owner = Farewell {
+      let owner = DeinitProbe {
         let operation = OwnedBlockOperation(lifetime: .forTests) {}
         queue.addOperation(operation)
         operation.waitUntilFinished()

@@ -63,7 +63,7 @@ import Testing
     let ran = DispatchSemaphore(value: 0)
     queue.addOperation { ran.signal() }
     gate.open()
-    #expect(ran.comes())
+    #expect(ran.waitUntilSignalled())
     #expect(queue.becomesIdle())
     #expect(queue.statistics.cancelled == 2 || queue.statistics.cancelled == 3)
   }

@@ -41,9 +41,9 @@ import Testing
     // The monitor looks for the last time.
     let hasLooked = DispatchSemaphore(value: 0)
     QueueCore.monitorQueue.asyncAfter(deadline: .now() + .milliseconds(50)) { hasLooked.signal() }
-    #expect(hasLooked.comes())
+    #expect(hasLooked.waitUntilSignalled())
     #expect(queue.core.note { state in !state.isMonitored })
-    #expect(queue.core.note { state in state.waiting == 0 && state.stuck == 0 && state.detached == 0 })
+    #expect(queue.core.note { state in state.waiting == 0 && state.blockedWorkers == 0 && state.detached == 0 })
   }
 
   @Test func waitingWorkersAreNotCountedTwice() {
@@ -56,12 +56,12 @@ import Testing
     for _ in 0..<4 { queue.addOperation { inner.waitUntilFinished() } }
     let allWait = DispatchSemaphore(value: 0)
     queue.addOperation { allWait.signal() }  // has its turn when each of the others has left its place
-    #expect(allWait.comes())
+    #expect(allWait.waitUntilSignalled())
     #expect(queue.core.note { state in state.waiting == 4 })
     queue.maxConcurrentOperationCount = OwnerScopedQueue.defaultMaxConcurrentOperationCount
     key.start()
     #expect(gate.hasBegun())
-    #expect(queue.core.note { state in state.stuck <= 1 })
+    #expect(queue.core.note { state in state.blockedWorkers <= 1 })
     gate.open()
     #expect(queue.becomesIdle())
   }
@@ -170,7 +170,7 @@ import Testing
       _ = try? await queue.run(lifetime: .forTests) { await Task.yield() }
       done.signal()
     }
-    #expect(await Task.detached { done.comes() }.value)
+    #expect(await Task.detached { done.waitUntilSignalled() }.value)
     await queue.finished()
   }
 

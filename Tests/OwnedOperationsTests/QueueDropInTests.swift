@@ -126,7 +126,7 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
       operations[0].cancel()
       operations[2].cancel()
       queue.isSuspended = false
-      _ = asynchronous.begun.comes()
+      _ = asynchronous.begun.waitUntilSignalled()
       thread.sync {}  // so that `start()` has returned: what is over by then counts as progress
       asynchronous.end()
       queue.waitUntilAllOperationsAreFinished()
@@ -210,7 +210,7 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
     }
     for operation in operations[1_000...] { operation.queuePriority = .normal }
     let records = queue.core.note { state in
-      let slot = state.stages[0].existingSlot(for: .forTests)
+      let slot = state.phases[0].existingSlot(for: .forTests)
       return (0..<PriorityLevel.count).reduce(0) { $0 + (slot?.lane(at: $1)?.work.count ?? 0) }
     }
     #expect(records <= 2_000 * PriorityLevel.count)
@@ -281,7 +281,7 @@ private typealias Scenario = @Sendable (any DropInQueue, Journal<String>) -> Voi
       let operation = Asynchronous { journal.write("started") }
       queue.addOperation(operation)
       queue.addOperation { journal.write("next") }
-      _ = operation.begun.comes()
+      _ = operation.begun.waitUntilSignalled()
       journal.write("\(operation.isExecuting) \(queue.operationCount)")
       operation.end()
       queue.waitUntilAllOperationsAreFinished()

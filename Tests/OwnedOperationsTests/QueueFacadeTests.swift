@@ -19,7 +19,7 @@ import Testing
       delivered.signal()
     }
     #expect(returns { center.post(name: name, object: nil) })
-    #expect(delivered.comes())
+    #expect(delivered.waitUntilSignalled())
     #expect(journal.entries == [queue])
     center.removeObserver(observer)
   }
@@ -40,7 +40,7 @@ import Testing
     let session = URLSession(configuration: .ephemeral, delegate: delegate, delegateQueue: queue.operationQueue)
     let url = try #require(URL(string: "http://127.0.0.1:1/"))
     session.dataTask(with: url).resume()
-    #expect(delegate.done.comes())
+    #expect(delegate.done.waitUntilSignalled())
     #expect(delegate.seen.entries == [queue])
     session.finishTasksAndInvalidate()
   }
@@ -103,7 +103,7 @@ import Testing
       progress.totalUnitCount = 10
       queueGone = goodbye(of: queue)
     }
-    #expect(queueGone.comes())
+    #expect(queueGone.waitUntilSignalled())
     #expect(facade.maxConcurrentOperationCount == 1 && facade.isSuspended && facade.name == "kept")
     #expect(facade.qualityOfService == .utility && facade.underlyingQueue === underlying && facade.progress === progress)
     let journal = Journal<Int>()
@@ -132,14 +132,14 @@ import Testing
       facade = queue.operationQueue
       queue.isSuspended = true
       queue.async(lifetime: alive) { journal.write("job") }
-      let farewell = Farewell { released.signal() }
-      queue.async(lifetime: dead) { farewell.mustNotRun() }
+      let deinitProbe = DeinitProbe { released.signal() }
+      queue.async(lifetime: dead) { deinitProbe.mustNotRun() }
       let graph = OperationGraph(lifetime: alive)
       graph.node { journal.write("node") }
       run = try graph.run(on: queue)
     }
     dead.end()
-    #expect(released.comes())  // the queue's heir hears of the end
+    #expect(released.waitUntilSignalled())  // the queue's heir hears of the end
     #expect(journal.entries.isEmpty && !run.isFinished)
     facade.isSuspended = false
     #expect(returns { facade.waitUntilAllOperationsAreFinished() })
@@ -155,15 +155,15 @@ import Testing
       var queue: OwnerScopedQueue? = OwnerScopedQueue()
       let facade = queue?.operationQueue
       facadeSeen.object = facade
-      let farewell = Farewell { released.signal() }
+      let deinitProbe = DeinitProbe { released.signal() }
       queue?.isSuspended = true
-      queue?.async(lifetime: .forTests) { farewell.mustNotRun() }
+      queue?.async(lifetime: .forTests) { deinitProbe.mustNotRun() }
       queue = nil
       facade?.isSuspended = true
       heir.object = (facade as? OperationQueueFacade)?.queue
       #expect(heir.object != nil)
     }
-    #expect(released.comes())
+    #expect(released.waitUntilSignalled())
     #expect(facadeSeen.object == nil && heir.object == nil)
   }
 
@@ -259,6 +259,6 @@ import Testing
     let facade = OwnerScopedQueue(name: "gone").operationQueue
     let ran = DispatchSemaphore(value: 0)
     facade.addOperation { ran.signal() }
-    #expect(ran.comes())
+    #expect(ran.waitUntilSignalled())
   }
 }

@@ -64,8 +64,8 @@ import Testing
     let queue = OwnerScopedQueue()
     let gate = Gate()
     let first = {
-      let farewell = Farewell { gate.pass() }  // goes when the work is released, the first step of a finish
-      return OwnedBlockOperation(lifetime: .forTests) { withExtendedLifetime(farewell) {} }
+      let deinitProbe = DeinitProbe { gate.pass() }  // goes when the work is released, the first step of a finish
+      return OwnedBlockOperation(lifetime: .forTests) { withExtendedLifetime(deinitProbe) {} }
     }()
     let second = OwnedBlockOperation(lifetime: .forTests) { Issue.record("has run") }
     second.addDependency(first)
@@ -93,7 +93,7 @@ import Testing
     queue.cancelAllOperations()
     gate.open()
     #expect(queue.becomesIdle())
-    #expect(completed.comes())
+    #expect(completed.waitUntilSignalled())
     #expect(completed.wait(timeout: .now()) == .timedOut)
     #expect(operation.outcome?.kind == (isEarly ? "cancelled" : "succeeded"))
     let statistics = queue.statistics
@@ -184,7 +184,7 @@ import Testing
     }
     holder.value?.addOperation { ran.add() }
     holder.value?.isSuspended = false
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(ran.value == 2)
   }
 

@@ -113,14 +113,14 @@ import Testing
     let gate = Gate()
     let gone = DispatchSemaphore(value: 0)
     let operation = {
-      let owner = Farewell { gone.signal() }
+      let owner = DeinitProbe { gone.signal() }
       let operation = queue.addOperation(owner: owner) { _ in gate.pass() }
       #expect(gate.hasBegun())
       return withExtendedLifetime(owner) { operation }
     }()
     #expect(gone.wait(timeout: .now()) == .timedOut)
     gate.open()
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(returns { operation.waitUntilFinished() })
     #expect(operation.outcome?.kind == "succeeded")
   }

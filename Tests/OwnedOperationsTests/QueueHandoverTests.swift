@@ -13,14 +13,14 @@ import Testing
     let queue = OwnerScopedQueue(underlyingQueue: threads)
     queue.async(lifetime: .forTests) {}
     let (hasHandover, isInBatch) = queue.core.note { state in
-      (state.handover != nil, state.workers.active.first?.batch.hasRecords ?? false)
+      (state.handoff != nil, state.workers.active.first?.batch.hasRecords ?? false)
     }
     #expect(hasHandover && isInBatch)
     #expect(queue.statistics.pending == 1)
     threads.activate()
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}
-    #expect(queue.core.note { state in state.handover == nil && state.arriving == 0 })
+    #expect(queue.core.note { state in state.handoff == nil && state.arriving == 0 })
     #expect(queue.statistics.succeeded == 1)
   }
 
@@ -45,7 +45,7 @@ import Testing
     queue.ownerFairness = fairness
     let (lifetime, journal) = (OwnerLifetime(), Journal<String>())
     queue.async(lifetime: lifetime) { journal.write("handed") }
-    #expect(queue.core.note { $0.handover != nil })
+    #expect(queue.core.note { $0.handoff != nil })
     queue.async(lifetime: lifetime, priority: .low) { journal.write("low") }
     queue.async(lifetime: lifetime, priority: .veryHigh) { journal.write("urgent") }
     queue.addOperation(lifetime: lifetime, priority: .high) { journal.write("high") }
@@ -59,17 +59,17 @@ import Testing
     let queue = OwnerScopedQueue(underlyingQueue: threads)
     let lifetime = OwnerLifetime()
     let isReleased = DispatchSemaphore(value: 0)
-    let farewell = Farewell { isReleased.signal() }
-    queue.async(lifetime: lifetime) { [farewell = consume farewell] in farewell.mustNotRun() }
+    let deinitProbe = DeinitProbe { isReleased.signal() }
+    queue.async(lifetime: lifetime) { [deinitProbe = consume deinitProbe] in deinitProbe.mustNotRun() }
     lifetime.end()
-    #expect(isReleased.comes())
+    #expect(isReleased.waitUntilSignalled())
     #expect(queue.becomesIdle())
     #expect(queue.statistics.skippedForEndedOwners == 1)
     // The worker finds nothing, and is none the worse.
     let ran = DispatchSemaphore(value: 0)
     queue.async(lifetime: .forTests) { ran.signal() }
     threads.activate()
-    #expect(ran.comes())
+    #expect(ran.waitUntilSignalled())
   }
 
   @Test func suspendingHoldsAJobThatWasHandedOver() {
@@ -82,7 +82,7 @@ import Testing
     threads.sync(flags: .barrier) {}  // the worker has come and gone
     #expect(queue.statistics.pending == 1)
     queue.isSuspended = false
-    #expect(ran.comes())
+    #expect(ran.waitUntilSignalled())
   }
 
   @Test func suspendedOwnerHoldsAJobThatWasHandedOver() {
@@ -96,7 +96,7 @@ import Testing
     threads.sync(flags: .barrier) {}
     #expect(queue.operationCount(ownedBy: lifetime) == 1)
     queue.setSuspended(false, ownedBy: lifetime)
-    #expect(ran.comes())
+    #expect(ran.waitUntilSignalled())
   }
 
   @Test func barrierWaitsForAJobThatWasHandedOver() {
@@ -119,7 +119,7 @@ import Testing
     queue.async(lifetime: .forTests) { gate.pass() }
     #expect(gate.hasBegun())
     queue.async(lifetime: .forTests) { ran.signal() }
-    #expect(ran.comes())
+    #expect(ran.waitUntilSignalled())
     gate.open()
     #expect(queue.becomesIdle())
   }
@@ -131,7 +131,7 @@ import Testing
     queue.core.note { state in state.recordTime = 1_000 }
     queue.async(lifetime: .forTests) {}
     for _ in 0..<3 { queue.core.lookAtWorkers() }
-    #expect(queue.core.note { state in state.stuck == 0 && state.recordTime == 1_000 && state.handover != nil })
+    #expect(queue.core.note { state in state.blockedWorkers == 0 && state.recordTime == 1_000 && state.handoff != nil })
     threads.activate()
     #expect(queue.becomesIdle())
   }
@@ -182,6 +182,6 @@ import Testing
       }
     }
     #expect(ran.value == 6_000)
-    #expect(queue.core.note { state in state.handover == nil && state.unfinished == 0 })
+    #expect(queue.core.note { state in state.handoff == nil && state.unfinished == 0 })
   }
 }

@@ -7,8 +7,8 @@ import Testing
 @Suite struct QueueInHandTests {
   private final class Owner: OperationOwner, Sendable {
     let lifetimeToken = OwnerLifetime.Token()
-    private let farewell: Farewell?
-    init(_ farewell: Farewell? = nil) { self.farewell = farewell }
+    private let deinitProbe: DeinitProbe?
+    init(_ deinitProbe: DeinitProbe? = nil) { self.deinitProbe = deinitProbe }
   }
 
   private let owner = Mutexed<Owner?>(Owner())
@@ -97,7 +97,7 @@ import Testing
   @Test func theDeinitOfAnOwnerWhoseOperationDidNotStartIsNoBody() {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let deinitGate = Gate()
-    owner.value = Owner(Farewell { deinitGate.pass() })
+    owner.value = Owner(DeinitProbe { deinitGate.pass() })
     let operation = Reluctant(owner.value.unsafelyUnwrapped) { [owner] in owner.value = nil }
     queue.addOperation(operation)
     #expect(deinitGate.hasBegun())

@@ -37,7 +37,7 @@ import Testing
     for number in 0..<20 { add(number, to: [nil, lines[2], lines[0], nil, lines[1], lines[1], lines[0]][number % 7]) }
     queue.setSuspended(false, ownedBy: other)
     // All that is not held has run, so a worker has come to what is.
-    #expect(eventually { queue.core.read { $0.firstStage.with { $0.readyCount } } == 0 })
+    #expect(eventually { queue.core.read { $0.firstPhase.with { $0.readyCount } } == 0 })
     #expect(order.entries.isEmpty)
     if isLimit { gate.open() }
     queue.maxConcurrentOperationCount = 1
@@ -53,24 +53,71 @@ import Testing
   @discardableResult
   private func takeAndGiveBack(_ counts: [Int], of queue: OwnerScopedQueue) -> [Int] {
     queue.core.note { state in
-      let make = state.workerMake
+      let generation = state.workerGeneration
       let workers = counts.map { count in
         let worker = state.workers.activate {
-          Worker(queue.core, make: make, name: "", qualityOfService: .default, underlyingQueue: nil)
+          Worker(queue.core, generation: generation, name: "", qualityOfService: .default, underlyingQueue: nil)
         }
-        let level = state.stages[0].take(count, into: worker.batch, pool: &state.pool, ownerLimit: state.ownerLimit)
+        let level = state.phases[0].take(count, into: worker.batch, pool: &state.pool, ownerLimit: state.ownerLimit)
         worker.batch.publish(level: level ?? 0)
         worker.serial = state.nextSerial()
         return worker
       }
       let taken = workers.map { $0.batch.count }
-      state.takeBatchesBack()
+      state.reclaimBatches()
       for worker in workers {
         state.settleBatch(of: worker)
         state.leave(worker)
       }
       return taken
     }
+  }
+
+  /// All of them would be held again, one by one, by each worker that comes to them: for each delivery as much work as deliveries wait.
+  @Test func ofALineThatGoesOnOnlyTheOldestComesBack() {
+    let (queue, order) = (queue, order)
+    @Sendable func readyCount() -> Int { queue.core.read { $0.firstPhase.with { $0.readyCount } } }
+    let (lines, gate) = ((0..<2).map { _ in SerialLine(queue, lifetime) }, Gate())
+    queue.maxConcurrentOperationCount = 2
+    lines[0].add {
+      gate.pass()
+      return nil
+    }
+    #expect(gate.hasBegun())
+    for number in 0..<100 { add(number, to: lines[number % 2]) }
+    // Those of the other line have run, and those of this one were come to.
+    #expect(eventually { order.entries.count == 50 && readyCount() == 0 })
+    queue.isSuspended = true
+    gate.open()
+    #expect(eventually { queue.core.read { $0.workers.activeCount } == 0 })
+    #expect(readyCount() == 1)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(order.entries.filter { $0 % 2 == 0 } == Array(stride(from: 0, to: 100, by: 2)))
+  }
+
+  /// It was held before its line ran on, and nobody has come to it since.
+  @Test func aDeliveryWhoseOwnerWasSuspendedDoesNotWaitForTheRemainsOfTheOneBefore() {
+    final class Remains: Sendable {
+      let gate: Gate
+      init(_ gate: Gate) { self.gate = gate }
+      deinit { gate.pass() }
+    }
+    let order = order
+    let (line, body, remains) = (SerialLine(queue, lifetime), Gate(), Gate())
+    line.add {
+      body.pass()
+      return Remains(remains)
+    }
+    #expect(body.hasBegun())
+    queue.setSuspended(true, ownedBy: lifetime)
+    add(1, to: line)
+    queue.setSuspended(false, ownedBy: lifetime)
+    body.open()
+    #expect(remains.hasBegun())
+    #expect(eventually { order.entries == [1] })
+    remains.open()
+    #expect(queue.becomesIdle())
   }
 
   /// The second of the line comes up, and is held, while a worker has the job that was added before.
@@ -135,17 +182,17 @@ import Testing
   @Test(arguments: Remains.allCases) private func whatADeliveryLeavesHoldsUpNoneOfItsLine(_ remains: Remains) {
     let line = SerialLine(OwnerScopedQueue(), lifetime)
     let (begun, mayGo, next) = (Event(), Event(), Event())
-    let farewell = Farewell {
+    let deinitProbe = DeinitProbe {
       begun.happen()
       if remains == .computesInWhatItReturns { while !mayGo.isPast {} } else { _ = mayGo.happens() }
     }
     if remains == .blocksInWhatItCaptured {
-      line.add { [farewell = consume farewell] in
-        withExtendedLifetime(farewell) {}
+      line.add { [deinitProbe = consume deinitProbe] in
+        withExtendedLifetime(deinitProbe) {}
         return nil
       }
     } else {
-      let box = Mutexed<Farewell?>(consume farewell)
+      let box = Mutexed<DeinitProbe?>(consume deinitProbe)
       line.add {
         defer { box.value = nil }
         return box.value

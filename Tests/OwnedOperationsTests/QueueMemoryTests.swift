@@ -8,8 +8,8 @@ import Testing
   private func recordCount(in queue: OwnerScopedQueue) -> Int {
     queue.core.note { state in
       var count = 0
-      for stage in state.stages {
-        stage.forEachSlot { slot in
+      for phase in state.phases {
+        phase.forEachSlot { slot in
           for level in 0..<PriorityLevel.count { count += slot.lane(at: level)?.work.count ?? 0 }
         }
       }
@@ -104,8 +104,8 @@ import Testing
     for _ in 0..<1_000 {
       let graph = OperationGraph(lifetime: .forTests)
       live.add()
-      let farewell = Farewell { live.add(-1) }
-      for _ in 0..<10 { _ = graph.node { farewell.mustNotRun() } }
+      let deinitProbe = DeinitProbe { live.add(-1) }
+      for _ in 0..<10 { _ = graph.node { deinitProbe.mustNotRun() } }
       try graph.run(on: queue).cancel()
     }
     #expect(live.value == 0)
@@ -125,7 +125,7 @@ import Testing
       lifetimes.append(lifetime)
       queue.async(lifetime: lifetime) {}
       if number % 50 == 49 { #expect(queue.becomesIdle()) }
-      most = max(most, queue.core.note { state in state.stages[0].slotCount })
+      most = max(most, queue.core.note { state in state.phases[0].slotCount })
     }
     #expect(most <= 256)
     withExtendedLifetime(lifetimes) {}

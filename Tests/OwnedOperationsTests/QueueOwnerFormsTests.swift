@@ -117,7 +117,7 @@ import Testing
     queue.isSuspended = false
     #expect(!becomesIdle(queue, within: .milliseconds(30)))
     gate.open()
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(queue.becomesIdle())
   }
 
@@ -169,7 +169,7 @@ import Testing
     }
     while queue.operationCount(ownedBy: owner.lifetime) == 0 { sched_yield() }
     owner.lifetime.end()
-    #expect(done.comes())  // though the queue is busy
+    #expect(done.waitUntilSignalled())  // though the queue is busy
     #expect(answer.value == .some(.none))
     gate.open()
   }
@@ -205,10 +205,10 @@ import Testing
     let lifetime = OwnerLifetime()
     let seen = DispatchSemaphore(value: 0)
     queue.async(lifetime: lifetime) {
-      [farewell = Farewell { if queue.sync(lifetime: .process, execute: { true }) == true { seen.signal() } }] in
-      _ = farewell
+      [deinitProbe = DeinitProbe { if queue.sync(lifetime: .process, execute: { true }) == true { seen.signal() } }] in
+      _ = deinitProbe
     }
-    #expect(seen.comes())
+    #expect(seen.waitUntilSignalled())
   }
 
   @Test func syncFromABodyThatAloneHoldsItsOwner() {
@@ -227,7 +227,7 @@ import Testing
       #expect(gate.hasBegun())
     }
     gate.open()
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(answer.value == 5)
   }
 
@@ -311,7 +311,7 @@ import Testing
       #expect(gate.hasBegun())
     }
     gate.open()
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(queue.becomesIdle())
   }
 

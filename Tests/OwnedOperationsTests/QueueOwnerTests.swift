@@ -28,7 +28,7 @@ private final class PlainOwner: Sendable {}
     await queue.finished(ownedBy: owner.lifetime)
     await queue.finished(ownedBy: OwnerLifetime.of(object as AnyObject))
     await queue.finished()
-    #expect(returns { for _ in 0..<3 { _ = delayed.comes() } })
+    #expect(returns { for _ in 0..<3 { _ = delayed.waitUntilSignalled() } })
     #expect(ran.value == 6)
   }
 
@@ -64,7 +64,7 @@ private final class PlainOwner: Sendable {}
     owner = nil
     #expect(seen.object != nil)
     gate.open()
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
   }
 
   @Test func ownerMayHaveWorkInManyQueues() {

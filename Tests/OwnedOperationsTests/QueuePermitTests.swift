@@ -282,7 +282,7 @@ import Testing
         place.value.store(DispatchQueue.getSpecific(key: key) ?? -2, ordering: .relaxed)
         done.signal()
       }
-      #expect(done.comes())
+      #expect(done.waitUntilSignalled())
       #expect(place.value.load(ordering: .relaxed) == wanted)
       #expect(queue.becomesIdle())
     }

@@ -76,7 +76,7 @@ import Testing
       race([{ queue.addOperation(operation) }, { if round % 2 == 0 { operation.cancel() } else { queue.cancelAllOperations() } }])
       #expect(queue.becomesIdle())
       #expect(operation.isFinished)
-      #expect(completed.comes())
+      #expect(completed.waitUntilSignalled())
     }
     let statistics = queue.statistics
     #expect(statistics.enqueued == Self.rounds)
@@ -152,7 +152,7 @@ import Testing
       }
       #expect(gate.hasBegun())
       race([{ gate.open() }, { holder.value = nil }])
-      #expect(gone.comes())
+      #expect(gone.waitUntilSignalled())
       #expect(ran.value == 1)
     }
   }

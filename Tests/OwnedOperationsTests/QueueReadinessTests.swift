@@ -45,14 +45,14 @@ import Testing
     let queue = OwnerScopedQueue()
     let operation = Reluctant(lifetime: .forTests)
     queue.addOperation(operation)
-    for _ in 0..<3 { #expect(operation.asked.comes()) }  // it is watched
+    for _ in 0..<3 { #expect(operation.asked.waitUntilSignalled()) }  // it is watched
     let dependency = OwnedBlockOperation(lifetime: .forTests) {}
     operation.heldUpAnswer.value = true
     operation.isOpen.value = true
     #expect(operation.gate.hasBegun())
     operation.addDependency(dependency)
     operation.gate.open()  // the answer is given: it may be that it is ready
-    #expect(operation.asked.comes())
+    #expect(operation.asked.waitUntilSignalled())
     #expect(operation.ran.value == 0)
     queue.addOperation(dependency)
     #expect(queue.becomesIdle())
@@ -63,7 +63,7 @@ import Testing
     let queue = OwnerScopedQueue()
     let operation = Headstrong(lifetime: .forTests)
     queue.addOperation(operation)
-    for _ in 0..<3 { #expect(operation.asked.comes()) }
+    for _ in 0..<3 { #expect(operation.asked.waitUntilSignalled()) }
     let dependency = OwnedBlockOperation(lifetime: .forTests) {}
     operation.addDependency(dependency)
     operation.isOpen.value = true
@@ -95,10 +95,10 @@ import Testing
     let operation = Reluctant(lifetime: .forTests)
     queue.addOperation(operation)
     for _ in 0..<3 {
-      #expect(operation.asked.comes())
+      #expect(operation.asked.waitUntilSignalled())
       let hasRun = DispatchSemaphore(value: 0)
       queue.async(lifetime: .forTests) { hasRun.signal() }
-      #expect(hasRun.comes())
+      #expect(hasRun.waitUntilSignalled())
     }
     #expect(operation.askedByWorkers.value == 1)
     operation.isOpen.value = true
@@ -112,16 +112,16 @@ import Testing
     let (queue, other) = (OwnerScopedQueue(maxConcurrentOperationCount: limit), OwnerScopedQueue())
     let (slow, quick) = (Reluctant(lifetime: .forTests), Reluctant(lifetime: .forTests))
     queue.addOperation(slow)
-    #expect(slow.asked.comes())
+    #expect(slow.asked.waitUntilSignalled())
     slow.heldUpAnswer.value = false
     #expect(slow.gate.hasBegun())
     for _ in 0..<2 {
       let hasRun = DispatchSemaphore(value: 0)
       queue.async(lifetime: .forTests) { hasRun.signal() }
-      #expect(hasRun.comes())
+      #expect(hasRun.waitUntilSignalled())
     }
     other.addOperation(quick)
-    #expect(quick.asked.comes())
+    #expect(quick.asked.waitUntilSignalled())
     quick.isOpen.value = true
     #expect(other.becomesIdle())
     slow.isOpen.value = true
@@ -204,7 +204,7 @@ import Testing
       #expect(operations.allSatisfy { $0.isFinished })
       #expect(queue.core.note { state in state.watched.isEmpty })
     }
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(seen.object == nil)
   }
 

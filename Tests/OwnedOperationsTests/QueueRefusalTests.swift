@@ -116,7 +116,7 @@ import Testing
       let during = queue.statistics
       #expect(during.enqueued == 0 && during.pending == 0 && during.executing == 0)
       if !isFinishedFirst { gate.open() }
-      #expect(hasReturned.comes())
+      #expect(hasReturned.waitUntilSignalled())
       #expect(operation.outcome?.kind == "succeeded")
       #expect(queue.statistics == during)
       #expect(operation.scheduler == nil)

@@ -37,7 +37,7 @@ import Testing
     }
     queue.addBarrierBlock {}
     #expect(queue.becomesIdle())
-    #expect(ended.comes())
+    #expect(ended.waitUntilSignalled())
   }
 
   @Test func jobForAnEndedOwnerIsReleasedBeforeTheCallReturnsAndOutsideTheLock() {
@@ -46,11 +46,11 @@ import Testing
     lifetime.end()
     let released = Counter()
     let isDone = returns {
-      let farewell = Farewell {
+      let deinitProbe = DeinitProbe {
         _ = queue.operationCount
         released.add()
       }
-      queue.async(lifetime: lifetime) { withExtendedLifetime(farewell) {} }
+      queue.async(lifetime: lifetime) { withExtendedLifetime(deinitProbe) {} }
     }
     #expect(isDone)
     #expect(released.value == 1)
@@ -67,14 +67,14 @@ import Testing
         queue.isSuspended = true
         weak let seen = queue
         for kind in 0..<3 {
-          let farewell = Farewell {
+          let deinitProbe = DeinitProbe {
             _ = seen?.operationCount
             released.signal()
           }
           switch kind {
-          case 0: queue.async(lifetime: lifetime) { withExtendedLifetime(farewell) {} }
-          case 1 where way != "dropQueue": queue.addOperation(lifetime: lifetime) { withExtendedLifetime(farewell) {} }
-          default: queue.addBarrierBlock { withExtendedLifetime(farewell) {} }
+          case 0: queue.async(lifetime: lifetime) { withExtendedLifetime(deinitProbe) {} }
+          case 1 where way != "dropQueue": queue.addOperation(lifetime: lifetime) { withExtendedLifetime(deinitProbe) {} }
+          default: queue.addBarrierBlock { withExtendedLifetime(deinitProbe) {} }
           }
         }
         switch way {
@@ -89,10 +89,10 @@ import Testing
       }
     }
     #expect(isDone)
-    for _ in 0..<3 { #expect(released.comes()) }
+    for _ in 0..<3 { #expect(released.waitUntilSignalled()) }
   }
 
-  /// The end of an owner finds its slot, and counts what it took out after the stage with the slot has gone.
+  /// The end of an owner finds its slot, and counts what it took out after the phase with the slot has gone.
   @Test func stageMayGoBeforeTheEndOfAnOwnerIsCounted() {
     let queue = OwnerScopedQueue()
     queue.maxConcurrentOperationCountPerOwner = 1
@@ -101,7 +101,7 @@ import Testing
     let operation = queue.addOperation(lifetime: lifetime) {}
     queue.addBarrierBlock {}
     let (slot, taken) = queue.core.note { state -> (OwnerSlot?, [TakenWork]) in
-      guard let slot = state.stages[0].existingSlot(for: lifetime) else { return (nil, []) }
+      guard let slot = state.phases[0].existingSlot(for: lifetime) else { return (nil, []) }
       slot.hasEnded = true
       return (slot, state.takePending(of: slot))
     }
@@ -135,7 +135,7 @@ import Testing
     }
     #expect(gone.wait(timeout: .now()) == .timedOut)
     gate.open()
-    #expect(gone.comes())
+    #expect(gone.waitUntilSignalled())
     #expect(ran.value == 201)
   }
 }

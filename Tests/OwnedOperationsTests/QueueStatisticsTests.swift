@@ -18,8 +18,8 @@ import Testing
     LifetimeReaper.hold(lifetime)  // it would take the job away from the worker
     queue.addOperation { first.pass() }
     do {
-      let farewell = Farewell { release.pass() }
-      queue.async(lifetime: lifetime) { farewell.mustNotRun() }
+      let deinitProbe = DeinitProbe { release.pass() }
+      queue.async(lifetime: lifetime) { deinitProbe.mustNotRun() }
     }
     queue.addOperation {}
     #expect(first.hasBegun())
@@ -58,7 +58,7 @@ import Testing
     struct Failure: Error {}
     let open = OpenOperation(lifetime: .forTests)
     queue.addOperation(open)
-    #expect(open.begun.comes())
+    #expect(open.begun.waitUntilSignalled())
     queue.async(lifetime: .forTests) { job.pass() }
     queue.addOperation { operation.pass() }
     let graph = OperationGraph(lifetime: .forTests)

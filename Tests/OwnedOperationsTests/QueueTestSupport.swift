@@ -22,7 +22,7 @@ func eventually(_ hasCome: @escaping @Sendable () -> Bool) -> Bool {
 
 extension DispatchSemaphore {
   /// False if the signal has not come after a time that is long beyond doubt.
-  func comes() -> Bool { wait(timeout: .now() + 60) == .success }
+  func waitUntilSignalled() -> Bool { wait(timeout: .now() + 60) == .success }
 }
 
 extension OwnerScopedQueue {
@@ -35,7 +35,7 @@ extension OwnerScopedQueue {
   var holdsWorkBack: Bool {
     core.note { state in
       var isHeldBack = false
-      for stage in state.stages { stage.forEachSlot { if $0.isHeldBack { isHeldBack = true } } }
+      for phase in state.phases { phase.forEachSlot { if $0.isHeldBack { isHeldBack = true } } }
       return isHeldBack
     }
   }
@@ -53,7 +53,7 @@ final class Gate: Sendable {
   }
 
   /// For the test.
-  func hasBegun() -> Bool { begun.comes() }
+  func hasBegun() -> Bool { begun.waitUntilSignalled() }
   func hasBegun(within time: DispatchTimeInterval) -> Bool { begun.wait(timeout: .now() + time) == .success }
   func open() { opened.signal() }
 }
@@ -90,7 +90,7 @@ final class Event: Sendable {
 }
 
 /// Runs a closure when it goes.
-final class Farewell: Sendable {
+final class DeinitProbe: Sendable {
   private let body: @Sendable () -> Void
   init(_ body: @escaping @Sendable () -> Void) { self.body = body }
   deinit { body() }
@@ -123,9 +123,9 @@ final class LiveCount: Sendable {
   }
 
   /// An object that counts until it goes.
-  func makeMember() -> Farewell {
+  func makeMember() -> DeinitProbe {
     add()
-    return Farewell { self.add(-1) }
+    return DeinitProbe { self.add(-1) }
   }
 
   /// Returns when nothing is left, which others are about to see to. For one thread at a time.
@@ -136,7 +136,7 @@ final class LiveCount: Sendable {
       if count > 0 { waiter = semaphore }
       return count <= 0
     }
-    return isZero || semaphore.comes()
+    return isZero || semaphore.waitUntilSignalled()
   }
 }
 

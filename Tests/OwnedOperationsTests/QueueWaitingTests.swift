@@ -81,7 +81,7 @@ import Testing
       waited.signal()
     }
     lifetime.end()
-    #expect(waited.comes())
+    #expect(waited.waitUntilSignalled())
     #expect(returns { operation.waitUntilFinished() })
     #expect(dependent.isReady)
     for gate in gates { gate.open() }

@@ -37,9 +37,9 @@ private typealias Semaphore = OwnedOperations.Semaphore
         if isTimed { _ = semaphore.wait(until: .distantFuture) } else { semaphore.wait() }
         through.signal()
       }
-      #expect(here.comes())
+      #expect(here.waitUntilSignalled())
       semaphore.signal()
-      #expect(through.comes())
+      #expect(through.waitUntilSignalled())
     }
   }
 
@@ -62,7 +62,7 @@ private typealias Semaphore = OwnedOperations.Semaphore
         ended.signal()
       }
     }
-    for _ in 0..<4 { #expect(ended.comes()) }
+    for _ in 0..<4 { #expect(ended.waitUntilSignalled()) }
     while semaphore.wait(until: .now()) { taken.add() }
     #expect(taken.value == 2 * count && written.value == 2 * count)
   }

@@ -18,11 +18,11 @@ import Testing
         wasCalled.value = parking.park(for: .seconds(600), atMost: .max) { self.parked.signal() }
         gone.signal()
       }
-      return parked.comes()
+      return parked.waitUntilSignalled()
     }
 
     /// What `park` has returned; nil if it has not.
-    func result() -> Bool? { gone.comes() ? wasCalled.value : nil }
+    func result() -> Bool? { gone.waitUntilSignalled() ? wasCalled.value : nil }
   }
 
   @Test func parkedThreadIsCalled() {
@@ -112,11 +112,11 @@ import Testing
         stays.signal()
       }
     }
-    for _ in places { #expect(isDecided.comes()) }
+    for _ in places { #expect(isDecided.waitUntilSignalled()) }
     // Workers of other tests may be parked, too.
     #expect(parked.value <= WorkerParking.most)
     for place in places { _ = place.call() }
-    for _ in places { #expect(stays.comes()) }
+    for _ in places { #expect(stays.waitUntilSignalled()) }
   }
 
   @Test func queueThatGoesDismissesItsWorkers() {
@@ -142,6 +142,6 @@ import Testing
     #expect(returns { while worker.value?.parking.isDismissed != true { sched_yield() } })
     let ran = DispatchSemaphore(value: 0)
     queue.async(lifetime: .forTests) { ran.signal() }
-    #expect(ran.comes())
+    #expect(ran.waitUntilSignalled())
   }
 }

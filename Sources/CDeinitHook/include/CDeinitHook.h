@@ -68,9 +68,15 @@ void cdh_semaphore_signal(struct cdh_semaphore *_Nonnull semaphore);
 /// Returns false if nobody has signalled until then.
 _Bool cdh_semaphore_wait(struct cdh_semaphore *_Nonnull semaphore, uint64_t deadline);
 
-/// What the calling thread has used so far: processor time in nanoseconds, and how often it gave its processor away by itself.
-/// Returns false where that can't be told.
-_Bool cdh_thread_usage(uint64_t *_Nonnull processor_time, uint64_t *_Nonnull voluntary_switches);
+/// What a thread has used so far: processor time in nanoseconds, how often it gave its processor away by itself, and how often it had to.
+struct cdh_usage {
+  uint64_t processor_time;
+  uint64_t voluntary_switches;
+  uint64_t involuntary_switches;
+};
+
+/// Of the calling thread. Returns false where that can't be told.
+_Bool cdh_thread_usage(struct cdh_usage *_Nonnull usage);
 
 #endif
 

@@ -195,11 +195,11 @@ extension GraphRun {
     guard !isFinished else { return }
     let owners = structure.lifetimes.indices.filter { lifetime == nil || structure.lifetimes[$0] === lifetime }
     guard !owners.isEmpty else { return }
-    queue.mutate { state, _ in
+    queue.mutate { scheduler, _ in
       for owner in owners where cancellations[owner].load(ordering: .relaxed) == 0 {
         cancellations[owner].store(reason.rawValue, ordering: .releasing)
       }
-      for worker in state.workers.active where !worker.batch.nodeStack.isEmpty { state.takeBatchBack(from: worker) }
+      for worker in scheduler.workers.active where !worker.batch.nodeStack.isEmpty { scheduler.reclaimBatch(from: worker) }
     }
     cancelListed(otherwise: reason, on: queue)
   }

@@ -21,7 +21,7 @@ extension QueueCore {
   }
 
   func forget(_ run: GraphRun) {
-    mutate { state, _ in state.runs[ObjectIdentifier(run)] = nil }
+    mutate { scheduler, _ in scheduler.runs[ObjectIdentifier(run)] = nil }
   }
 
   // MARK: Ready nodes
@@ -36,9 +36,9 @@ extension QueueCore {
     repeat {
       let start = listed
       let end = min(nodes.others.count, listed + Self.nodesPerHold)
-      mutate { state, _ in
-        if start == 0, !state.list(first, of: run) { refused += run.nodes(of: first) }
-        for node in nodes.others[start..<end] where !state.list(node, of: run) { refused += run.nodes(of: node) }
+      mutate { scheduler, _ in
+        if start == 0, !scheduler.list(first, of: run) { refused += run.nodes(of: first) }
+        for node in nodes.others[start..<end] where !scheduler.list(node, of: run) { refused += run.nodes(of: node) }
       }
       listed = end
     } while listed < nodes.others.count
@@ -56,8 +56,8 @@ extension QueueCore {
   /// Gives all that a worker has kept for itself back.
   func flush(_ stack: NodeStack) {
     guard !stack.isEmpty else { return }
-    mutate { state, _ in
-      if let (source, nodes) = stack.take() { state.putBack(nodes, of: source) }
+    mutate { scheduler, _ in
+      if let (source, nodes) = stack.take() { scheduler.putBack(nodes, of: source) }
     }
   }
 
@@ -65,9 +65,9 @@ extension QueueCore {
   /// - Returns: who is to be told when that changes; nil if the owner has ended.
   func putBack(_ node: UInt32, of run: GraphRun) -> OwnerSlot? {
     let slot = run.slot(run.arrays.attributes[Int(node)].lifetime)
-    return mutate { state, _ in
+    return mutate { scheduler, _ in
       guard !slot.hasEnded, !slot.isRemoved, slot.lifetime != nil else { return nil }
-      state.putBack([node], of: run.source(of: node))
+      scheduler.putBack([node], of: run.source(of: node))
       slot.isHeldBack = true
       return slot
     }
@@ -77,22 +77,22 @@ extension QueueCore {
 
   /// A node that threw. Those that succeed are counted with the worker's batch.
   func countFailedNode(_ slot: OwnerSlot, on worker: Worker, after succeeded: UInt32) {
-    mutate { state, _ in
+    mutate { scheduler, _ in
       worker.batch.setNodesOver(succeeded)
-      slot.stage.finish(slot)
-      state.statistics.count(WorkBatch.Tally(failed: 1))
-      state.finish(1)
+      slot.phase.finish(slot)
+      scheduler.statistics.count(WorkBatch.Tally(failed: 1))
+      scheduler.finish(1)
     }
   }
 
   func countCancelledNodes(_ slot: OwnerSlot, level: Int, count: Int, skipped: Int) {
-    mutate { state, _ in
-      slot.stage.finish(slot, count: count)
-      state.noteDead(count, level: level, of: slot)
-      state.statistics.cancelled += count
-      state.statistics.skippedForEndedOwners += skipped
-      state.finish(count, withoutRunning: count)
-      state.afterFinish(of: slot)
+    mutate { scheduler, _ in
+      slot.phase.finish(slot, count: count)
+      scheduler.noteDead(count, level: level, of: slot)
+      scheduler.statistics.cancelled += count
+      scheduler.statistics.skippedForEndedOwners += skipped
+      scheduler.finish(count, withoutRunning: count)
+      scheduler.afterFinish(of: slot)
     }
   }
 }
@@ -104,9 +104,9 @@ extension Scheduler {
     for (index, lifetime) in structure.lifetimes.enumerated() {
       // Nodes of an owner that has ended are cancelled when their turn comes, and go without one until then.
       let hasNodes = structure.nodeCountsByLifetime[index] > 0
-      let slot = (hasNodes ? slot(for: Borrowed(lifetime))?.object : nil) ?? lastStage.with { $0.slotWithoutOwner }
+      let slot = (hasNodes ? slot(for: Borrowed(lifetime))?.object : nil) ?? lastPhase.with { $0.slotWithoutOwner }
       run.slots[index] = Retained(slot)
-      slot.stage.addBlocked(slot, count: structure.nodeCountsByLifetime[index])
+      slot.phase.addBlocked(slot, count: structure.nodeCountsByLifetime[index])
     }
     statistics.enqueued += structure.nodeCount
     unfinished += structure.nodeCount
@@ -126,8 +126,8 @@ extension Scheduler {
     } else {
       run.markListed(number)
     }
-    endHandoverBeforeAddition()
-    slot.stage.makeReady(slot: slot, level: attributes.level, pool: &pool, ownerLimit: ownerLimit).initialize(to: .graphNode(run, number))
+    endHandoffBeforeAddition()
+    slot.phase.makeReady(slot: slot, level: attributes.level, pool: &pool, ownerLimit: ownerLimit).initialize(to: .graphNode(run, number))
     return true
   }
 }

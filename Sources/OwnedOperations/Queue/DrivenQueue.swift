@@ -20,10 +20,10 @@ extension OwnerScopedQueue {
 
   /// Asks the operations that nobody announces, and whether owners are held again. For the driver, when nothing else is due.
   package func askUnannounced() {
-    let (isWatching, heldBack) = core.read { state in
+    let (isWatching, heldBack) = core.read { scheduler in
       var heldBack: [OwnerLifetime] = []
-      for stage in state.stages { stage.forEachSlot { if $0.isHeldBack, let lifetime = $0.lifetime { heldBack.append(lifetime) } } }
-      return (!state.watched.isEmpty, heldBack)
+      for phase in scheduler.phases { phase.forEachSlot { if $0.isHeldBack, let lifetime = $0.lifetime { heldBack.append(lifetime) } } }
+      return (!scheduler.watched.isEmpty, heldBack)
     }
     if isWatching { core.askWatched() }
     for lifetime in heldBack { lifetime.ownerHold?.lookAgainIfHeldBack() }

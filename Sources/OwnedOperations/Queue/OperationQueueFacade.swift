@@ -40,9 +40,9 @@ extension OwnerScopedQueue {
       driving: core.driver.map { QueueDriving($0, isShuffled: false) })
     core.exchange(with: heir.core)
     let refused = refusedJobs.value
-    heir.core.note { state in
-      state.endedOperations = 0  // as many as have begun in the heir
-      state.statistics.count(refused: refused)
+    heir.core.note { scheduler in
+      scheduler.endedOperations = 0  // as many as have begun in the heir
+      scheduler.statistics.count(refused: refused)
     }
     let jobErrors = extras.withLock { $0.jobErrors }
     heir.extras.withLock { $0 = Extras(facade: FacadeReference(keeper: facade), jobErrors: jobErrors) }

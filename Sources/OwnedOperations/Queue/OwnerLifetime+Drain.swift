@@ -59,10 +59,10 @@ extension OwnerLifetime {
 
 extension OwnerScopedQueue {
   fileprivate func insert(_ outcome: DrainOutcome, for lifetime: OwnerLifetime, inside operation: OwnedOperation?) {
-    core.mutate { state, _ in state.insert(.drain(outcome), for: lifetime, inside: operation.flatMap { state.asWaiting($0) }) }
+    core.mutate { scheduler, _ in scheduler.insert(.drain(outcome), for: lifetime, inside: operation.flatMap { scheduler.asWaiting($0) }) }
   }
 
   fileprivate func remove(_ outcome: DrainOutcome, for lifetime: OwnerLifetime) {
-    core.mutate { state, _ in state.remove(outcome, for: lifetime) }
+    core.mutate { scheduler, _ in scheduler.remove(outcome, for: lifetime) }
   }
 }

@@ -48,7 +48,7 @@ extension OwnerScopedQueue {
 
   private func submitAlone(_ work: consuming Work, _ lifetime: OwnerLifetime) {
     let level = PriorityLevel.of(.normal)
-    switch core.mutate(with: work, { state, _, work in state.addAlone(work, lifetime, level: level) }) {
+    switch core.mutate(with: work, { scheduler, _, work in scheduler.addAlone(work, lifetime, level: level) }) {
     case .taken: break
     case .takenForHeldBackOwner: lifetime.ownerHold?.lookAgainIfHeldBack()
     case .refused: refusedJobs.add()
@@ -59,8 +59,8 @@ extension OwnerScopedQueue {
 extension Scheduler {
   /// For ``OwnerScopedQueue/addBarrierBlock(_:)``.
   mutating func addBarrier(_ barrier: @escaping @Sendable () -> Void) {
-    stages[stages.count - 1].barrier = barrier
-    closeLastStage()
+    phases[phases.count - 1].barrier = barrier
+    closeLastPhase()
     statistics.enqueued += 1
     unfinished += 1
     unfinishedBarriers += 1
@@ -68,16 +68,16 @@ extension Scheduler {
 
   /// In a phase of its own. If the owner has ended, that is empty, and passed over.
   fileprivate mutating func addAlone(_ work: consuming Work, _ lifetime: OwnerLifetime, level: Int) -> Addition {
-    closeLastStage()
+    closeLastPhase()
     guard let slot = slot(for: Borrowed(lifetime)) else { return .refused(work) }
     let addition = add(work, to: slot, level: level)
-    closeLastStage()
+    closeLastPhase()
     return addition
   }
 
   /// What is added from now on waits for everything before it.
-  private mutating func closeLastStage() {
-    stages[stages.count - 1].isClosed = true
-    appendStage()
+  private mutating func closeLastPhase() {
+    phases[phases.count - 1].isClosed = true
+    appendPhase()
   }
 }

@@ -58,17 +58,17 @@ extension OwnerScopedQueue {
 
   private func refuse(_ error: OwnerScopedQueueError) {
     guard case .ownerEnded = error else { preconditionFailure(error.description) }
-    core.note { state in
-      state.statistics.enqueued += 1
-      state.statistics.cancelled += 1
-      state.statistics.skippedForEndedOwners += 1
+    core.note { scheduler in
+      scheduler.statistics.enqueued += 1
+      scheduler.statistics.cancelled += 1
+      scheduler.statistics.skippedForEndedOwners += 1
     }
   }
 
   /// Adds a closure that runs when everything added before has finished; what is added later waits for it. So a body must not wait for what
   /// is added behind a barrier that waits for the body.
   public func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
-    core.mutate { state, _ in state.addBarrier(barrier) }
+    core.mutate { scheduler, _ in scheduler.addBarrier(barrier) }
   }
 
   // MARK: Cancelling and waiting
@@ -78,7 +78,7 @@ extension OwnerScopedQueue {
   /// The main queue's can't be cancelled, as in Foundation.
   public func cancelAllOperations() {
     guard !isMain else { return }
-    var all = core.mutate { state, _ in state.takeAll() }
+    var all = core.mutate { scheduler, _ in scheduler.takeAll() }
     var barriers: [@Sendable () -> Void] = []
     swap(&barriers, &all.barriers)
     DeferredReleases.add(contentsOf: consume barriers)
@@ -92,8 +92,8 @@ extension OwnerScopedQueue {
   /// The last first: of those that depend on what was added before them, none begins because that has been cancelled.
   func cancel(_ operations: [OwnedOperation]) {
     for operation in operations.reversed() { operation.cancel() }
-    core.mutate { state, _ in
-      for operation in operations { state.makeReadyIfWaiting(operation) }
+    core.mutate { scheduler, _ in
+      for operation in operations { scheduler.makeReadyIfWaiting(operation) }
     }
   }
 
@@ -117,10 +117,10 @@ extension OwnerScopedQueue {
     set {
       let limit = Self.checkedLimit(newValue)
       guard !isMain else { return }
-      core.mutate { state, _ in
-        state.limit = limit
-        state.limitAsSet = newValue
-        state.takeBatchesBack()
+      core.mutate { scheduler, _ in
+        scheduler.limit = limit
+        scheduler.limitAsSet = newValue
+        scheduler.reclaimBatches()
       }
     }
   }
@@ -131,9 +131,9 @@ extension OwnerScopedQueue {
     set {
       guard !isMain else { return }
       if !newValue, isSuspended { followPriorities(isResuming: true) }
-      core.mutate { state, _ in
-        state.isSuspended = newValue
-        if newValue { state.takeBatchesBack() }
+      core.mutate { scheduler, _ in
+        scheduler.isSuspended = newValue
+        if newValue { scheduler.reclaimBatches() }
       }
     }
   }
@@ -143,9 +143,9 @@ extension OwnerScopedQueue {
     get { core.read { $0.name } }
     set {
       guard !isMain else { return }
-      core.mutate { state, _ in
-        state.name = newValue ?? ""
-        state.discardRestingWorkers()
+      core.mutate { scheduler, _ in
+        scheduler.name = newValue ?? ""
+        scheduler.discardRestingWorkers()
       }
     }
   }
@@ -155,9 +155,9 @@ extension OwnerScopedQueue {
     get { core.read { $0.qualityOfService } }
     set {
       guard !isMain else { return }
-      core.mutate { state, _ in
-        state.qualityOfService = newValue
-        state.discardRestingWorkers()
+      core.mutate { scheduler, _ in
+        scheduler.qualityOfService = newValue
+        scheduler.discardRestingWorkers()
       }
     }
   }
@@ -168,10 +168,10 @@ extension OwnerScopedQueue {
     get { core.read { $0.underlyingQueue } }
     set {
       guard !isMain else { return }
-      let isEmpty = core.mutate { state, _ in
-        guard state.unfinished == 0 else { return false }
-        state.underlyingQueue = newValue
-        state.discardRestingWorkers()
+      let isEmpty = core.mutate { scheduler, _ in
+        guard scheduler.unfinished == 0 else { return false }
+        scheduler.underlyingQueue = newValue
+        scheduler.discardRestingWorkers()
         return true
       }
       precondition(isEmpty, "\(self): the queue must be empty when its underlying queue is changed; wait for its operations first")
@@ -188,9 +188,9 @@ extension OwnerScopedQueue {
 
   /// How many operations and jobs have not finished. Barriers don't count.
   public var operationCount: Int {
-    core.mutate { state, _ in
-      state.settleAll()
-      return state.unfinished - state.unfinishedBarriers
+    core.mutate { scheduler, _ in
+      scheduler.settleAll()
+      return scheduler.unfinished - scheduler.unfinishedBarriers
     }
   }
 
@@ -198,10 +198,10 @@ extension OwnerScopedQueue {
   /// Foundation, what was cancelled before it began is no progress, nor is a plain operation that overrides `start()` and goes on when that
   /// has returned; and barriers don't count: they are the place to change `totalUnitCount`.
   public var progress: Progress {
-    core.note { state in
-      if let progress = state.progress { return progress }
+    core.note { scheduler in
+      if let progress = scheduler.progress { return progress }
       let progress = Progress(parent: nil, userInfo: nil)
-      state.progress = progress
+      scheduler.progress = progress
       return progress
     }
   }

@@ -37,7 +37,7 @@ extension OwnerScopedQueue: OperationScheduler {
 
   /// One of ours, which is most usual. Costs no arrays.
   func add(_ operation: OwnedOperation) throws(OwnerScopedQueueError) {
-    if let refusal = core.mutate({ state, _ in state.add(operation, to: self) }) {
+    if let refusal = core.mutate({ scheduler, _ in scheduler.add(operation, to: self) }) {
       refusal.settle()
       throw refusal.error
     }
@@ -52,23 +52,23 @@ extension OwnerScopedQueue: OperationScheduler {
 
   private func attach(_ operations: [OwnedOperation]) -> OwnedOperation.Refusal? {
     let now = Uptime.now
-    return core.mutate { state, followUp in state.add(operations, to: self, now: now, &followUp) }
+    return core.mutate { scheduler, followUp in scheduler.add(operations, to: self, now: now, &followUp) }
   }
 
   // MARK: OperationScheduler
 
   func operationMayHaveBecomeReady(_ operation: OwnedOperation) { core.operationMayHaveBecomeReady(operation) }
 
-  var hasBarriers: Bool { core.read { $0.stages.count > 1 } }
+  var hasBarriers: Bool { core.read { $0.phases.count > 1 } }
 
   /// Linear in the owners that have work here.
   func mayHaveWorkToBegin(ofOwnerIn hold: OwnerHold) -> Bool {
     let worker = Worker.current.flatMap { $0.works(for: core) ? $0 : nil }
-    return core.read { state in
+    return core.read { scheduler in
       // Of what operations wait for is known, but not of what jobs do.
-      var hasWork = state.waiting > (worker?.isWaiting ?? false ? 1 : 0)
-      for stage in state.stages where stage.unfinished > 0 {
-        stage.forEachSlot { slot in
+      var hasWork = scheduler.waiting > (worker?.isWaiting ?? false ? 1 : 0)
+      for phase in scheduler.phases where phase.unfinished > 0 {
+        phase.forEachSlot { slot in
           if slot.isHeldBack || slot.unfinished > slot.executing, slot.lifetime?.mayConcern(hold) ?? false { hasWork = true }
         }
       }
@@ -77,9 +77,9 @@ extension OwnerScopedQueue: OperationScheduler {
   }
 
   func unfinishedOperations(ownedBy lifetime: OwnerLifetime?, atMost limit: Int) -> [OwnedOperation]? {
-    core.read { state in
-      guard state.operations.count <= limit else { return nil }
-      return lifetime.map { state.operations.operations(ownedBy: $0) } ?? state.operations.operations
+    core.read { scheduler in
+      guard scheduler.operations.count <= limit else { return nil }
+      return lifetime.map { scheduler.operations.operations(ownedBy: $0) } ?? scheduler.operations.operations
     }
   }
 
@@ -90,14 +90,14 @@ extension OwnerScopedQueue: OperationScheduler {
   func operationDidFinish(_ operation: OwnedOperation) {
     ThreadSlot.blockingObserver.object(BlockingObserver.self)?.bodyDidEnd(of: operation)
     let isFromElsewhere = Worker.current?.operationInside != ObjectIdentifier(operation)
-    core.mutate { state, _ in state.finish(operation, isFromElsewhere: isFromElsewhere) }
+    core.mutate { scheduler, _ in scheduler.finish(operation, isFromElsewhere: isFromElsewhere) }
   }
 
   // MARK: Waits of tasks
 
   func beginTaskWait(of operation: OwnedOperation) {
-    core.note { state in
-      if let place = state.operations.place(of: operation) { state.beginTaskWait(of: operation, at: place) }
+    core.note { scheduler in
+      if let place = scheduler.operations.place(of: operation) { scheduler.beginTaskWait(of: operation, at: place) }
     }
   }
 
@@ -114,17 +114,17 @@ extension OwnerScopedQueue: OperationScheduler {
     if !endTaskWait(of: operation, .thread(thread)) { thread.wait(drivenBy: driver, for: "a turn to go on") }
   }
 
-  func taskWasCancelled(of operation: OwnedOperation) { core.mutate { state, _ in state.taskWasCancelled(of: operation) } }
+  func taskWasCancelled(of operation: OwnedOperation) { core.mutate { scheduler, _ in scheduler.taskWasCancelled(of: operation) } }
 
   private func endTaskWait(of operation: OwnedOperation, _ waiter: Waiter) -> Bool {
-    core.mutate { state, _ in state.endTaskWait(of: operation, waiter) }
+    core.mutate { scheduler, _ in scheduler.endTaskWait(of: operation, waiter) }
   }
 
   // MARK: Priorities
 
   func operation(_ operation: OwnedOperation, didChangePriorityFrom old: Operation.QueuePriority) {
-    core.mutate { state, _ in
-      if let place = state.operations.place(of: operation), state.operations[place].levels != 0 { state.makeReady(place) }
+    core.mutate { scheduler, _ in
+      if let place = scheduler.operations.place(of: operation), scheduler.operations[place].levels != 0 { scheduler.makeReady(place) }
     }
   }
 

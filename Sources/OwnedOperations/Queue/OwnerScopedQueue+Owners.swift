@@ -196,7 +196,7 @@ extension OwnerScopedQueue {
   /// Cancels what the owner has pending and executing in this queue. The owner lives on.
   /// - Complexity: linear in the queue's operations and the owner's jobs.
   public func cancelOperations(ownedBy lifetime: OwnerLifetime) {
-    let all = core.mutate { state, _ in state.takeAll(of: lifetime) }
+    let all = core.mutate { scheduler, _ in scheduler.takeAll(of: lifetime) }
     for run in all.runs { run.cancelNodes(ownedBy: lifetime) }
     for (slot, work) in all.taken { core.finishCancelling(work, of: slot, forEndedOwner: false) }
     cancel(all.operations)
@@ -211,9 +211,9 @@ extension OwnerScopedQueue {
   /// How many operations and jobs of the owner have not finished.
   /// - Complexity: linear in the queue's workers and barriers.
   public func operationCount(ownedBy lifetime: OwnerLifetime) -> Int {
-    core.mutate { state, _ in
-      state.settleAll()
-      return state.unfinished(ownedBy: lifetime)
+    core.mutate { scheduler, _ in
+      scheduler.settleAll()
+      return scheduler.unfinished(ownedBy: lifetime)
     }
   }
 
@@ -235,11 +235,11 @@ extension OwnerScopedQueue {
     let worker = Worker.current.flatMap { $0.works(for: core) ? $0 : nil }
     let isInBody = worker?.isInBody ?? false
     let operation = OperationTask.current?.operation  // whose task blocks this thread
-    func insert(_ state: inout Scheduler) {
-      if let worker, !isInBody { state.setOutside(worker) }
-      state.insert(.thread(thread), for: lifetime, inside: operation.flatMap { state.asWaiting($0) } ?? worker?.unfinishedWork)
+    func insert(_ scheduler: inout Scheduler) {
+      if let worker, !isInBody { scheduler.setOutside(worker) }
+      scheduler.insert(.thread(thread), for: lifetime, inside: operation.flatMap { scheduler.asWaiting($0) } ?? worker?.unfinishedWork)
     }
-    if Mutation.waiterMissesTheFinish.isOn { core.note { insert(&$0) } } else { core.mutate { state, _ in insert(&state) } }
+    if Mutation.waiterMissesTheFinish.isOn { core.note { insert(&$0) } } else { core.mutate { scheduler, _ in insert(&scheduler) } }
     BlockingRegion.perform(for: .work(of: self, ownedBy: lifetime), thread)
   }
 
@@ -247,8 +247,8 @@ extension OwnerScopedQueue {
     let operation = OperationTask.current?.operation
     await WaitTarget.work(of: self, ownedBy: lifetime).whileWaiting {
       await withCheckedContinuation { continuation in
-        core.mutate { state, _ in
-          state.insert(.task(continuation), for: lifetime, inside: operation.flatMap { state.asWaiting($0) })
+        core.mutate { scheduler, _ in
+          scheduler.insert(.task(continuation), for: lifetime, inside: operation.flatMap { scheduler.asWaiting($0) })
         }
       }
     }
@@ -259,7 +259,7 @@ extension OwnerScopedQueue {
   /// While true for an owner, nothing of it starts; what executes goes on. The end of the owner takes the suspension along.
   /// - Complexity: linear in the queue's workers and barriers.
   public func setSuspended(_ suspended: Bool, ownedBy lifetime: OwnerLifetime) {
-    core.mutate { state, _ in state.setSuspended(suspended, lifetime) }
+    core.mutate { scheduler, _ in scheduler.setSuspended(suspended, lifetime) }
   }
 
   /// Whether the owner was suspended in this queue, and has neither been resumed nor ended.
@@ -274,11 +274,11 @@ extension OwnerScopedQueue {
     get { core.read { $0.ownerLimitAsSet } }
     set {
       let limit = Self.checkedLimit(newValue)
-      core.mutate { state, _ in
-        state.ownerLimit = limit
-        state.ownerLimitAsSet = newValue
-        state.takeBatchesBack()
-        for stage in state.stages { stage.forEachSlot { stage.release($0, ownerLimit: limit) } }
+      core.mutate { scheduler, _ in
+        scheduler.ownerLimit = limit
+        scheduler.ownerLimitAsSet = newValue
+        scheduler.reclaimBatches()
+        for phase in scheduler.phases { phase.forEachSlot { phase.release($0, ownerLimit: limit) } }
       }
     }
   }
@@ -289,10 +289,10 @@ extension OwnerScopedQueue {
   public var ownerFairness: OwnerFairness {
     get { core.read { $0.fairness } }
     set {
-      core.mutate { state, _ in
-        state.fairness = newValue
-        state.takeBatchesBack()
-        for stage in state.stages { stage.setFairness(newValue) }
+      core.mutate { scheduler, _ in
+        scheduler.fairness = newValue
+        scheduler.reclaimBatches()
+        for phase in scheduler.phases { phase.setFairness(newValue) }
       }
     }
   }

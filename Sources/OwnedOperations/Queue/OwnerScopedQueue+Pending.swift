@@ -35,10 +35,10 @@ package struct QueueBacklog: Sendable {
 extension OwnerScopedQueue {
   /// - Complexity: linear in what has not finished.
   package var backlog: QueueBacklog {
-    let (name, found) = core.mutate { state, _ in
-      state.takeBatchesBack()
-      state.settleAll()
-      return (state.name, state.findBacklog(of: ownLifetime))
+    let (name, found) = core.mutate { scheduler, _ in
+      scheduler.reclaimBatches()
+      scheduler.settleAll()
+      return (scheduler.name, scheduler.findBacklog(of: ownLifetime))
     }
     var backlog = QueueBacklog(queue: name)
     for (operation, owner, reason, isExecuting, isListed) in found.operations where !operation.isFinished {
@@ -69,18 +69,18 @@ extension Scheduler {
   fileprivate func findBacklog(of own: OwnerLifetime) -> QueueBacklog.Found {
     var found = QueueBacklog.Found()
     var operations: [ObjectIdentifier: (count: Int, executing: Int)] = [:]
-    let phases = Array(stages)
+    let phases = Array(self.phases)
     for operation in self.operations.operations {
       guard let place = self.operations.place(of: operation) else { continue }
       let entry = self.operations[place]
-      let reason = reasonToWait(entry.slot, isFirst: phases.first === entry.slot.stage)
+      let reason = reasonToWait(entry.slot, isFirst: phases.first === entry.slot.phase)
       let owner = operation.lifetime === own ? nil : operation.lifetime
       found.operations.append((operation, owner, reason, entry.isDetached, entry.levels != 0))
       operations[ObjectIdentifier(entry.slot), default: (0, 0)].count += 1
       if entry.isDetached || operation.isExecuting { operations[ObjectIdentifier(entry.slot)]?.executing += 1 }
     }
-    for (index, stage) in phases.enumerated() {
-      stage.forEachSlot { slot in
+    for (index, phase) in phases.enumerated() {
+      phase.forEachSlot { slot in
         let (count, executing) = operations[ObjectIdentifier(slot)] ?? (0, 0)
         let reason = reasonToWait(slot, isFirst: index == 0)
         let bodies = slot.executing - executing
@@ -92,7 +92,7 @@ extension Scheduler {
         guard !runs.isEmpty else { return }
         for _ in 0..<max(0, blocked) { found.others.append(.init(kind: .graphNode, owner: slot.lifetime, reason: .dependencies([]))) }
       }
-      guard stage.barrier != nil else { continue }
+      guard phase.barrier != nil else { continue }
       let isDue = index == 0 && isBarrierDue
       let reason: QueueBacklog.Reason = isSuspended ? .queueSuspended : isDue ? .ready : .barrier
       found.others.append(.init(kind: .barrier, owner: nil, reason: reason))

@@ -70,18 +70,21 @@ public final class OwnerScopedQueue: Sendable {
     if let driving { scheduler.setDriving(driving) }
     core = QueueCore(scheduler, driver: driving?.driver)
     self.isMain = isMain
-    core.setHost(self, maker: core)
+    core.setHost(self)
   }
 
   deinit {
     bequeath()
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
-    let (garbage, departed, runs) = core.note { state in
-      state.workers.discardResting()
-      return (state.garbage + state.stages.flatMap { $0.removeAllSlots() }, state.departures.slots, Array(state.runs.values))
+    let (deferredReleases, departed, runs) = core.note { scheduler in
+      scheduler.workers.discardResting()
+      return (
+        scheduler.deferredReleases + scheduler.phases.flatMap { $0.removeAllSlots() }, scheduler.departures.slots,
+        Array(scheduler.runs.values)
+      )
     }
     SlotDepartures.complete(departed)
-    for work in garbage { work.release() }
+    for work in deferredReleases { work.release() }
     for run in runs { run.queueIsGone() }
   }
 
@@ -98,7 +101,7 @@ public final class OwnerScopedQueue: Sendable {
   @inline(__always)
   func submit(_ work: consuming Work, lifetime: Borrowed<OwnerLifetime>?, priority: Operation.QueuePriority) {
     let level = PriorityLevel.of(priority)
-    switch core.mutate(with: work, { state, followUp, work in state.add(work, lifetime, level: level, &followUp) }) {
+    switch core.mutate(with: work, { scheduler, followUp, work in scheduler.add(work, lifetime, level: level, &followUp) }) {
     case .taken: break
     case .takenForHeldBackOwner: lifetime?.with { $0.ownerHold }?.lookAgainIfHeldBack()
     case .refused: refusedJobs.add()

@@ -7,7 +7,7 @@
 ///
 /// All of it is guarded by the queue's lock.
 ///
-/// - While a line has work in a stage, it has a lane of its own there (`OwnerSlot.makeLane(of:)`). Stages follow one another, so at most
+/// - While a line has work in a phase, it has a lane of its own there (`OwnerSlot.makeLane(of:)`). Stages follow one another, so at most
 ///   one lane of the line has work that runs.
 /// - A job is taken from the lane only if none that was taken from it runs (`LineTurns.isHeld`): one that comes up early is held, with its
 ///   ticket, and comes back to its place in the ring when the one that runs is over, or is given back.
@@ -26,7 +26,7 @@ final class SerialLine: DeliveryLine {
   init(_ queue: OwnerScopedQueue, _ lifetime: OwnerLifetime) { (self.queue, self.lifetime) = (queue, lifetime) }
 
   func add(_ job: @escaping @Sendable () -> AnyObject?) {
-    switch queue.core.mutate(with: .leavingBlock(job), { state, _, work in state.add(work, lifetime, line: key) }) {
+    switch queue.core.mutate(with: .leavingBlock(job), { scheduler, _, work in scheduler.add(work, lifetime, line: key) }) {
     case .taken: break
     case .takenForHeldBackOwner: lifetime.ownerHold?.lookAgainIfHeldBack()
     case .refused: if !lifetime.isAlive { queue.refusedJobs.add() }
@@ -34,7 +34,7 @@ final class SerialLine: DeliveryLine {
   }
 
   func close(inBackground: Bool) -> AnyObject? {
-    let taken = queue.core.mutate { state, _ in state.close(key, of: lifetime) }
+    let taken = queue.core.mutate { scheduler, _ in scheduler.close(key, of: lifetime) }
     if inBackground { for work in taken { work.release() } }
     return inBackground || taken.isEmpty ? nil : Remains(taken)
   }

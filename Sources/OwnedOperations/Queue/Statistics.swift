@@ -39,16 +39,16 @@ extension OwnerScopedQueue {
   /// - Complexity: linear in the workers.
   public var statistics: Statistics {
     let refused = refusedJobs.value
-    return core.mutate { state, _ in
+    return core.mutate { scheduler, _ in
       // Those that begin from now on belong to the next snapshot. (Those that end can't: that takes the lock.)
-      var executing = begunOperations.value - state.endedOperations + (state.isBarrierRunning ? 1 : 0)
-      for worker in state.workers.active {
-        state.settle(worker, includingCurrent: worker.isOutside)
+      var executing = begunOperations.value - scheduler.endedOperations + (scheduler.isBarrierRunning ? 1 : 0)
+      for worker in scheduler.workers.active {
+        scheduler.settle(worker, includingCurrent: worker.isOutside)
         if worker.batch.isRunning { executing += 1 }
       }
-      var counts = state.statistics
+      var counts = scheduler.statistics
       counts.count(refused: refused)
-      return Statistics(counts, unfinished: state.unfinished, executing: executing)
+      return Statistics(counts, unfinished: scheduler.unfinished, executing: executing)
     }
   }
 }

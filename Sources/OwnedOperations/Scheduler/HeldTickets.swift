@@ -3,29 +3,37 @@
 /// They keep their ages, so that they come back in order among those of the owner's other lanes. An owner without lines has one lane for
 /// each level: there the age of the oldest is enough.
 struct HeldTickets {
+  typealias Run = (age: UInt64, tickets: Int)
+
   private(set) var count = 0
-  private var oldest: UInt64 = 0
-  /// Those that are not of the oldest age, in order.
-  private var later: [(age: UInt64, tickets: Int)] = []
+  private var oldest: Run = (0, 0)
+  /// Those of greater ages, in order, from `laterStart` on.
+  private var later: [Run] = []
+  private var laterStart = 0
 
   init() {}
 
   /// Of those that were added last.
-  private var lastAge: UInt64 { later.last?.age ?? oldest }
+  private var lastAge: UInt64 { laterStart < later.count ? later[later.count - 1].age : oldest.age }
 
   /// - Parameter inRuns: whether the owner has lines.
   mutating func add(_ tickets: Int, age: UInt64, inRuns: Bool) {
     defer { count += tickets }
     if count == 0 {
-      oldest = age
-    } else if !inRuns {
-      oldest = min(oldest, age)
-    } else if age < oldest {
-      later.insert((oldest, count - later.reduce(0) { $0 + $1.tickets }), at: 0)
-      oldest = age
-    } else if age > oldest {
-      let place = (later.lastIndex { $0.age <= age } ?? -1) + 1
-      if place > 0, later[place - 1].age == age { later[place - 1].tickets += tickets } else { later.insert((age, tickets), at: place) }
+      oldest = (age, tickets)
+    } else if age == oldest.age || !inRuns {
+      oldest = (min(oldest.age, age), oldest.tickets + tickets)
+    } else if age < oldest.age {
+      later.insert(oldest, at: laterStart)
+      oldest = (age, tickets)
+    } else {
+      var place = later.count
+      while place > laterStart, later[place - 1].age > age { place -= 1 }
+      if place > laterStart, later[place - 1].age == age {
+        later[place - 1].tickets += tickets
+      } else {
+        later.insert((age, tickets), at: place)
+      }
     }
   }
 
@@ -39,18 +47,34 @@ struct HeldTickets {
   /// Makes it one run of no age: before all others.
   mutating func reset(to count: Int = 0) {
     self.count = count
-    oldest = 0
+    oldest = (0, count)
+    laterStart = 0
     if !later.isEmpty { later.removeAll() }
   }
 
   /// In order.
-  var runs: [(age: UInt64, tickets: Int)] {
-    if count == 0 { return [] }
-    return [(oldest, count - later.reduce(0) { $0 + $1.tickets })] + later
+  var runs: [Run] { count == 0 ? [] : [oldest] + later[laterStart...] }
+
+  /// - Complexity: amortised constant.
+  mutating func takeOldest() -> Run? {
+    guard count > 0 else { return nil }
+    let taken = oldest
+    guard laterStart < later.count else {
+      reset()
+      return taken
+    }
+    count -= taken.tickets
+    oldest = later[laterStart]
+    laterStart += 1
+    if laterStart > 32, laterStart * 2 > later.count {
+      later.removeFirst(laterStart)
+      laterStart = 0
+    }
+    return taken
   }
 
   /// - Returns: all of them, in order.
-  mutating func takeAll() -> [(age: UInt64, tickets: Int)] {
+  mutating func takeAll() -> [Run] {
     defer { reset() }
     return runs
   }

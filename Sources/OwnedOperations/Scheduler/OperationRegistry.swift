@@ -6,7 +6,7 @@ import Foundation
 /// stay empty until half are; then the rest move up.
 ///
 /// An entry holds its operation without the compiler's counting of references, because most steps of an operation's way through the queue
-/// look here: that would be a dozen counts up and down for each operation. It doesn't hold its slot, which stays in its stage as long as
+/// look here: that would be a dozen counts up and down for each operation. It doesn't hold its slot, which stays in its phase as long as
 /// the operation is unfinished in there.
 struct OperationRegistry: ~Copyable {
   struct Entry {

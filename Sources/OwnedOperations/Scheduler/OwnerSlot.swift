@@ -8,7 +8,7 @@ final class OwnerSlot: LifetimeMember {
   let unretainedLifetime: Borrowed<OwnerLifetime>?
   /// Hears of the end; may outlive the queue.
   private let listener: (any OwnerEndListener)?
-  /// The stage that it is in. Valid until `isRemoved`, under the lock; `Stage.swift` says what it is.
+  /// The phase that it is in. Valid until `isRemoved`, under the lock; `BarrierPhase.swift` says what it is.
   let unretainedHome: Borrowed<AnyObject>
 
   /// Retained.
@@ -23,7 +23,7 @@ final class OwnerSlot: LifetimeMember {
   nonisolated(unsafe) private var lines: LineLanes?
   /// Pending, taken by a worker, or executing.
   nonisolated(unsafe) private(set) var unfinished = 0
-  /// Counts `unfinished` of all stages while somebody waits for the owner.
+  /// Counts `unfinished` of all phases while somebody waits for the owner.
   nonisolated(unsafe) var awaited: OwnerWait?
   /// Taken by a worker or executing, asynchronous operations included.
   nonisolated(unsafe) var executing = 0
@@ -40,7 +40,7 @@ final class OwnerSlot: LifetimeMember {
   /// The last batch that was taken before the owner's work was cancelled last: what a worker puts back of that one is cancelled, too.
   nonisolated(unsafe) var cancelledUpTo: UInt64 = 0
 
-  /// Taken out of its stage, which may be gone: a call that was on its way finds nothing left to do.
+  /// Taken out of its phase, which may be gone: a call that was on its way finds nothing left to do.
   nonisolated(unsafe) var isRemoved = false
 
   init(lifetime: OwnerLifetime?, home: AnyObject, listener: (any OwnerEndListener)?, isSuspended: Bool) {
@@ -148,7 +148,7 @@ protocol OwnerEndListener: AnyObject, Sendable {
   func ownerDidEnd(_ slot: OwnerSlot)
 }
 
-/// Slots that have been taken out of their stages and have yet to leave their lifetimes. Guarded by the queue's lock.
+/// Slots that have been taken out of their phases and have yet to leave their lifetimes. Guarded by the queue's lock.
 ///
 /// To leave may mean to let go of the last reference to a lifetime, or to other pending work of the owner, whose hooks and deinits are the
 /// user's code. So it is done after unlocking, in the background.

@@ -31,11 +31,15 @@ struct ReturnedTurns {
     }
   }
 
+  /// An empty heap keeps room for so many.
+  private static let mostKept = 1024
+
   /// There must be one.
   /// - Complexity: logarithmic.
   mutating func removeFirst() {
     heap.swapAt(0, heap.count - 1)
     heap.removeLast()
+    if heap.isEmpty, heap.capacity > Self.mostKept { heap = [] }
     var place = 0
     while true {
       var oldest = place

@@ -9,15 +9,15 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
   // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
 
   final let batch = WorkBatch()
-  /// Which make of worker this is; see `Scheduler.workerMake`.
-  final let make: Int
+  /// Which generation of workers it is of; see `Scheduler.workerGeneration`.
+  final let generation: Int
 
   // Guarded by the queue's lock.
   /// Position among the active workers.
   final var place = 0
   /// Has been dispatched, and has neither begun what it was given nor looked for work.
   final var isArriving = false
-  final var isStuck = false
+  final var isBlocked = false
   /// Blocked in a wait of ours.
   final var isWaiting = false
   /// See `Scheduler+Permits`.
@@ -47,7 +47,7 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
     var processorTime: UInt64 = 0
   }
 
-  init(make: Int) { self.make = make }
+  init(generation: Int) { self.generation = generation }
 
   /// How many records to take: as many as take some 50 us, and never so many that other workers have to go without.
   /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
@@ -77,5 +77,5 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
 
 /// Who makes a queue's workers. Under the queue's lock.
 protocol WorkerMaker: AnyObject {
-  func makeWorker(_ make: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker
+  func makeWorker(_ generation: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker
 }

@@ -3,15 +3,15 @@ extension Scheduler {
   /// Takes the owner's pending jobs out. Records of operations go along: they are cancelled one by one.
   /// - Returns: what to count and release after unlocking.
   mutating func takePending(of slot: OwnerSlot) -> [TakenWork] {
-    if slot.executing > 0 { takeBatchesBack() }
+    if slot.executing > 0 { reclaimBatches() }
     slot.cancelledUpTo = lastSerial
-    return slot.stage.takeAll(of: slot)
+    return slot.phase.takeAll(of: slot)
   }
 
   /// Counts jobs taken out with `takePending` as cancelled.
   mutating func countCancelled(_ jobs: Int, of slot: OwnerSlot, forEndedOwner: Bool) {
-    // Without jobs to count, the stage may be gone.
-    if jobs > 0 { slot.stage.finish(slot, count: jobs) }
+    // Without jobs to count, the phase may be gone.
+    if jobs > 0 { slot.phase.finish(slot, count: jobs) }
     statistics.cancelled += jobs
     if forEndedOwner { statistics.skippedForEndedOwners += jobs }
     finish(jobs, withoutRunning: jobs)
@@ -29,8 +29,8 @@ extension Scheduler {
   /// Takes out what the owner has pending.
   mutating func takeAll(of lifetime: OwnerLifetime) -> Cancelled {
     var all = Cancelled(operations: operations.operations(ownedBy: lifetime), runs: Array(runs.values))
-    for stage in stages {
-      guard let slot = stage.existingSlot(for: lifetime) else { continue }
+    for phase in phases {
+      guard let slot = phase.existingSlot(for: lifetime) else { continue }
       all.taken.append((slot, takePending(of: slot)))
     }
     operations.forgetRecords(in: all.taken.map(\.0))
@@ -42,10 +42,10 @@ extension Scheduler {
   mutating func close(_ line: LineKey, of lifetime: OwnerLifetime) -> [TakenWork] {
     line.isClosed = true
     var taken: [TakenWork] = []
-    for stage in stages {
-      guard let slot = stage.existingSlot(for: lifetime), slot.lane(of: line) != nil else { continue }
-      if slot.executing > 0 { takeBatchesBack() }
-      guard let work = stage.takeAll(of: line, slot) else { continue }
+    for phase in phases {
+      guard let slot = phase.existingSlot(for: lifetime), slot.lane(of: line) != nil else { continue }
+      if slot.executing > 0 { reclaimBatches() }
+      guard let work = phase.takeAll(of: line, slot) else { continue }
       countCancelled(work.count, of: slot, forEndedOwner: !lifetime.isAlive)  // jobs, all of them
       taken.append(work)
     }
@@ -54,26 +54,26 @@ extension Scheduler {
 
   /// Takes out everything that is pending.
   mutating func takeAll() -> Cancelled {
-    takeBatchesBack()
+    reclaimBatches()
     var all = Cancelled(operations: operations.operations, runs: Array(runs.values))
     let serial = lastSerial
-    for stage in stages {
-      stage.forEachSlot { slot in
+    for phase in phases {
+      phase.forEachSlot { slot in
         // Without an owner are steps of tasks, which must not get lost, and operations, which see to themselves.
         guard slot.lifetime != nil else { return }
         slot.cancelledUpTo = serial
-        let work = stage.takeAll(of: slot)
+        let work = phase.takeAll(of: slot)
         if !work.isEmpty { all.taken.append((slot, work)) }
       }
-      guard let barrier = stage.barrier else { continue }
-      stage.barrier = nil
+      guard let barrier = phase.barrier else { continue }
+      phase.barrier = nil
       all.barriers.append(barrier)
       unfinishedBarriers -= 1
       unfinished -= 1
       statistics.cancelled += 1
     }
     operations.forgetRecords(in: all.taken.map(\.0))
-    dropClosedStages()
+    dropClosedPhases()
     return all
   }
 
@@ -99,12 +99,12 @@ extension Scheduler {
   mutating func putBack(_ work: consuming Work, from worker: ScheduledWorker) -> PutBack {
     // One whose batch was handed to it is here now, and may be held up by the owner's deinit.
     arrive(worker)
-    takeBatchBack(from: worker)
+    reclaimBatch(from: worker)
     guard let slot = worker.currentSlot, !slot.hasEnded else { return .ended(work) }
     // An operation is cancelled as such.
     if !work.isOperation, worker.serial <= slot.cancelledUpTo, !Mutation.workInHandOutlivesTheCancel.isOn { return .cancelled(work) }
     let (records, lane, age) = worker.batch.unbegin(work)
-    lane.with { slot.stage.giveBack(movingFrom: records, count: 1, lane: $0, level: worker.batch.level, age: age) }
+    lane.with { slot.phase.giveBack(movingFrom: records, count: 1, lane: $0, level: worker.batch.level, age: age) }
     slot.isHeldBack = true
     return .waits(slot)
   }

@@ -35,7 +35,7 @@ extension Scheduler {
   }
 }
 
-extension Stage {
+extension BarrierPhase {
   /// Puts one of those that may begin before all others of the highest level. Of a line only the first may. Linear.
   func shuffle(by shuffler: any QueueDriver, ownerLimit: Int) {
     let level = readyLevels.trailingZeroBitCount

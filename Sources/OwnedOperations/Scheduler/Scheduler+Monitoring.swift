@@ -11,14 +11,15 @@ extension Scheduler {
     for worker in workers.active where look(at: worker) { hasMoved = true }
     letMoreIn(hasMoved: hasMoved)
     let needsMonitor =
-      stuck > 0 || hasWork || !runs.isEmpty || workers.active.contains { $0.batch.hasRest || $0.batch.currentLane?.held.count ?? 0 > 0 }
+      blockedWorkers > 0 || hasWork || !runs.isEmpty
+      || workers.active.contains { $0.batch.hasRest || $0.batch.currentLane?.held.count ?? 0 > 0 }
     if needsMonitor, !workers.active.isEmpty { monitor() }
   }
 
   /// A delivery waits for the one before it in its line. That may be over, and what it leaves block, or compute, in a deinit of the user's.
   @inline(never)
   mutating func monitorLines() {
-    firstStage.with { $0.hasHeldForLine = false }
+    firstPhase.with { $0.hasHeldForLine = false }
     monitor()
   }
 
@@ -34,6 +35,11 @@ extension Scheduler {
     extraWorkers += 1
   }
 
+  /// A body that computes for long. It counts before it ends, lest others are let in beside it by what bodies of another kind have left.
+  private mutating func noteComputing(for time: UInt64) {
+    if time >= Self.leastProcessorTime { processorShare.add(ProcessorShare.Use(processorTime: time, time: time)) }
+  }
+
   /// - Returns: whether the worker has begun something since the last look.
   private mutating func look(at worker: ScheduledWorker) -> Bool {
     var sighting = ScheduledWorker.Sighting(serial: worker.serial, position: worker.batch.position)
@@ -42,25 +48,26 @@ extension Scheduler {
     sighting.processorTime = processorTime ?? 0
     worker.lastSeen = sighting
     if worker.isArriving, !worker.batch.hasBegun {
-      setStuck(worker, false)
+      setBlocked(worker, false)
       return false
     }
     let hasMoved = sighting.serial != last.serial || sighting.position != last.position
     if !hasMoved, sighting.serial != 0 { recordTime = Scheduler.unknownTime }
     let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false
-    let isStuck = !hasMoved && !isComputing && sighting.serial != 0
-    setStuck(worker, isStuck && !worker.isWaiting)
-    guard isStuck else {
+    let isBlocked = !hasMoved && !isComputing && sighting.serial != 0
+    setBlocked(worker, isBlocked && !worker.isWaiting)
+    guard isBlocked else {
       // Long bodies that compute are no place to wait behind, either.
       if !hasMoved {
-        takeBatchBack(from: worker)
+        reclaimBatch(from: worker)
+        noteComputing(for: sighting.processorTime &- last.processorTime)
         // What it computes may be what a delivery has left: the next of the line need not wait for that.
         if worker.batch.currentLane != nil, worker.batch.isCurrentOver { settle(worker, includingCurrent: true) }
       }
       return hasMoved
     }
     // First of all: from here on the worker begins nothing, so that what is over now is what it began last.
-    takeBatchBack(from: worker)
+    reclaimBatch(from: worker)
     // Without a record, too: the first of its batch may have been held back, and what it let go of then blocks.
     let hasNoRecord = !worker.batch.hasBegun && !isBarrierRunning && !Mutation.monitorLooksAtRecordsOnly.isOn
     if worker.batch.isCurrentOver || hasNoRecord { setOutside(worker) }

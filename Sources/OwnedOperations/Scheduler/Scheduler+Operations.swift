@@ -58,7 +58,7 @@ extension Scheduler {
     case .blocked: break
     }
     let slot = slot(for: operation)
-    lastStage.with { stage in slot.with { stage.addBlocked($0) } }
+    lastPhase.with { phase in slot.with { phase.addBlocked($0) } }
     let place = operations.insert(operation, slot: slot)
     return isReady ? .ready(place) : .blocked
   }
@@ -67,12 +67,12 @@ extension Scheduler {
   private func slot(for operation: OwnedOperation) -> Borrowed<OwnerSlot> {
     let lifetime = Borrowed(operation.lifetime)
     let isOwn = lifetime.address == Borrowed(ownLifetime).address
-    return slot(for: isOwn ? nil : lifetime) ?? lastStage.with { Borrowed($0.slotWithoutOwner) }
+    return slot(for: isOwn ? nil : lifetime) ?? lastPhase.with { Borrowed($0.slotWithoutOwner) }
   }
 
   /// Takes back `insert`, before the operation was counted. Somebody may have started it meanwhile; then it goes on without us.
   mutating func takeBack(_ operation: OwnedOperation) {
-    if let slot = operations.remove(operation)?.slot { slot.stage.finish(slot) }
+    if let slot = operations.remove(operation)?.slot { slot.phase.finish(slot) }
     if operation.detach() { endedOperations += 1 }
   }
 
@@ -84,9 +84,9 @@ extension Scheduler {
     let level = PriorityLevel.of(entry.unretainedOperation.with { $0.scheduledPriority })
     guard entry.levels & 1 << level == 0 else { return }
     operations[place].levels |= 1 << level
-    endHandoverBeforeAddition()
+    endHandoffBeforeAddition()
     let record = entry.unretainedSlot.with { slot in
-      slot.unretainedStage.with { $0.makeReady(slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }
+      slot.unretainedPhase.with { $0.makeReady(slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }
     }
     record.initialize(to: .operation(entry.operation))
   }
@@ -97,12 +97,12 @@ extension Scheduler {
 
   /// The operation goes on without a thread of the queue's, and takes a permit with it. What the worker has taken beside it needs another.
   mutating func detach(_ operation: OwnedOperation, from worker: ScheduledWorker?) {
-    if limit != .max || ownerLimit != .max, let worker { takeBatchBack(from: worker) }
+    if limit != .max || ownerLimit != .max, let worker { reclaimBatch(from: worker) }
     guard let place = operations.place(of: operation), !operations[place].isDetached else { return }
     operations[place].isDetached = true
     detached += 1
     let slot = operations[place].slot
-    slot.stage.changeExecuting(slot, by: 1)
+    slot.phase.changeExecuting(slot, by: 1)
     if let permit = taskPermits[ObjectIdentifier(operation)], permit.waits > 0 { yield(permit, bodyOf: slot) }
   }
 
@@ -112,7 +112,7 @@ extension Scheduler {
   /// block. Linear in the workers.
   private mutating func setWorkerOutside(of operation: OwnedOperation) {
     guard let worker = workers.active.first(where: { $0.isInside(operation) }) else { return }
-    takeBatchBack(from: worker)
+    reclaimBatch(from: worker)
     if worker.isInside(operation) { setOutside(worker) }
   }
 
@@ -131,9 +131,9 @@ extension Scheduler {
     if entry.watchList != .none { unwatch(entry) }
     let deadRecords = entry.levels.nonzeroBitCount - (operation.didRun ? 1 : 0)
     entry.unretainedSlot.with { slot in
-      slot.unretainedStage.with { stage in
-        stage.finish(slot)
-        if entry.isDetached { stage.changeExecuting(slot, by: -1) }
+      slot.unretainedPhase.with { phase in
+        phase.finish(slot)
+        if entry.isDetached { phase.changeExecuting(slot, by: -1) }
       }
       if deadRecords > 0 {
         for level in 0..<PriorityLevel.count where entry.levels & 1 << level != 0 { noteDead(1, level: level, of: slot) }

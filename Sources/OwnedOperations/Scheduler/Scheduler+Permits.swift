@@ -17,12 +17,11 @@
 ///
 /// Processors are another account, and only new work asks it: one worker for each processor, not counting those that wait or were found to
 /// be blocked; or more, if bodies were found to leave a part of their processors unused (`ProcessorShare`). One more is let in when nothing
-/// has finished for long. There is no end to workers in waits of ours: what they wait for may
-/// be in this queue, behind any number of others. Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of
-/// them.
+/// has finished for long. There is no end to workers in waits of ours: what they wait for may be in this queue, behind any number.
+/// Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of them.
 extension Scheduler {
   /// How many permits are held.
-  var holders: Int { workers.activeCount - arriving - yielded + detached + (handover == nil ? 0 : 1) }
+  var holders: Int { workers.activeCount - arriving - yielded + detached + (handoff == nil ? 0 : 1) }
 
   /// Whether the worker that asks may take work.
   var mayTake: Bool {
@@ -36,13 +35,17 @@ extension Scheduler {
     return hasProcessor(beside: workers.activeCount)
   }
 
-  private func hasProcessor(beside others: Int) -> Bool { processorShare.leavesRoom(beside: others - waiting - stuck - extraWorkers) }
+  private func hasProcessor(beside others: Int) -> Bool {
+    // Those that are asleep are a part of what the share is the mean of: to leave them out there would count them twice.
+    let bodies = others - waiting - extraWorkers
+    return bodies - blockedWorkers < Processors.count || processorShare.leavesRoom(beside: bodies)
+  }
 
   // MARK: Waits
 
   /// The worker's thread is about to block.
   mutating func beginWait(of worker: ScheduledWorker) {
-    setStuck(worker, false)
+    setBlocked(worker, false)
     worker.isWaiting = true
     waiting += 1
   }
@@ -59,9 +62,9 @@ extension Scheduler {
     if let lane, !Mutation.waitKeepsTheLine.isOn {
       permit.lane = lane
       lane.line?.yielded += 1
-      slot.stage.release(lineOf: lane, ownerLimit: ownerLimit)
+      slot.phase.release(lineOf: lane, ownerLimit: ownerLimit)
     }
-    if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
+    if ownerLimit != .max, !slot.isRemoved { slot.phase.release(slot, ownerLimit: ownerLimit) }
   }
 
   /// The worker's thread is not blocked any more.
@@ -71,7 +74,7 @@ extension Scheduler {
     waiting -= 1
     guard worker.permit.isYielded, !worker.isOutside else { return nil }
     // What was taken and has not begun counts as running, and may stand behind anything.
-    if let line = worker.permit.lane?.line, line.isRunning { takeBatchesBack() }
+    if let line = worker.permit.lane?.line, line.isRunning { reclaimBatches() }
     guard !takeBackAtOnce(worker.permit) else { return nil }
     let thread = WaitingThread()
     askBack(worker.permit, .thread(thread))
@@ -146,7 +149,7 @@ extension Scheduler {
     guard let slot = permit.slot else { return }
     slot.returning -= 1
     permit.lane?.line?.returning -= 1
-    if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
+    if ownerLimit != .max, !slot.isRemoved { slot.phase.release(slot, ownerLimit: ownerLimit) }
   }
 
   /// Whether the queue's limit keeps somebody waiting whose wait is over.
@@ -178,9 +181,9 @@ extension Scheduler {
     slot.yielded -= 1
     if let lane = permit.lane.take() {
       lane.line?.yielded -= 1
-      slot.stage.release(lineOf: lane, ownerLimit: ownerLimit)
+      slot.phase.release(lineOf: lane, ownerLimit: ownerLimit)
     }
-    if ownerLimit != .max, !slot.isRemoved { slot.stage.release(slot, ownerLimit: ownerLimit) }
+    if ownerLimit != .max, !slot.isRemoved { slot.phase.release(slot, ownerLimit: ownerLimit) }
   }
 
   // MARK: Outside of bodies
@@ -190,7 +193,7 @@ extension Scheduler {
     guard !worker.isOutside else { return }
     worker.isOutside = true
     // What it has taken comes before what others take now.
-    takeBatchBack(from: worker)
+    reclaimBatch(from: worker)
     settle(worker, includingCurrent: true)
     guard worker.permit.isYielded else { return yield(worker.permit, bodyOf: nil) }
     // By the body, which is none any more: nothing of the owner's comes back.

@@ -16,15 +16,15 @@ extension Scheduler {
   /// Whether the ready work is worth another worker, or will sooner be done by one who is awake and looks again when it has finished its
   /// batch.
   private var isWorthWorker: Bool {
-    if workers.activeCount - waiting - stuck <= 0 { return true }
-    return UInt64(firstStage.with { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
+    if workers.activeCount - waiting - blockedWorkers <= 0 { return true }
+    return UInt64(firstPhase.with { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
   }
 
   /// Whether records take so long that more workers had better set out before those on their way have looked: then each record is worth a
   /// wake-up.
   private var isWorthWaking: Bool {
     recordTime >= Self.leastTimeForWorker && recordTime != Self.unknownTime
-      && firstStage.with { $0.readyCount } > arriving
+      && firstPhase.with { $0.readyCount } > arriving
   }
 
   /// One measurement more. What takes longer is believed at once, what takes less bit by bit.
@@ -39,7 +39,7 @@ extension Scheduler {
   mutating func workerToDispatch() -> ScheduledWorker? {
     guard hasWork, !returnsComeFirst else { return nil }
     if arriving > 0 {
-      endHandover()
+      endHandoff()
       guard arriving == 0 || isWorthWaking else { return nil }
     }
     guard isWorthWorker else {
@@ -58,7 +58,7 @@ extension Scheduler {
   @inline(__always)
   private mutating func sendWorker() -> ScheduledWorker {
     let worker = workers.activate {
-      maker.unsafelyUnwrapped.makeWorker(workerMake, name: name, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
+      maker.unsafelyUnwrapped.makeWorker(workerGeneration, name: name, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
     }
     setArriving(worker)
     return worker
@@ -75,22 +75,26 @@ extension Scheduler {
     guard worker.isArriving else { return }
     worker.isArriving = false
     arriving -= 1
-    handover = nil
+    handoff = nil
   }
 
   /// - Returns: whether no other worker is active.
   @discardableResult
   mutating func leave(_ worker: ScheduledWorker) -> Bool {
-    setStuck(worker, false)
-    workers.leave(worker, isKept: worker.make == workerMake)
+    setBlocked(worker, false)
+    workers.leave(worker, isKept: worker.generation == workerGeneration)
     let isLast = workers.activeCount == 0
-    if isLast { extraWorkers = 0 }
+    if isLast {
+      extraWorkers = 0
+      // What comes after a pause may be of another kind.
+      processorShare = ProcessorShare()
+    }
     return isLast
   }
 
   /// What workers are made from has changed.
   mutating func discardRestingWorkers() {
-    workerMake += 1
+    workerGeneration += 1
     workers.discardResting()
   }
 
@@ -99,36 +103,36 @@ extension Scheduler {
   /// Whether a job that is added now has nobody before it, and nobody to run it.
   @inline(__always)
   var isIdle: Bool {
-    workers.activeCount == 0 && !isSuspended && limit - detached > 0 && firstStage.address == lastStage.address
-      && firstStage.with { $0.readyLevels == 0 }
+    workers.activeCount == 0 && !isSuspended && limit - detached > 0 && firstPhase.address == lastPhase.address
+      && firstPhase.with { $0.readyLevels == 0 }
   }
 
   /// Gives a job to a worker, which is to be dispatched after unlocking and to run it when it arrives, without asking the queue. Only if
   /// the queue is idle.
   @inline(__always)
-  mutating func handOver(_ work: consuming Work, of slot: Borrowed<OwnerSlot>, level: Int) -> ScheduledWorker {
+  mutating func handOff(_ work: consuming Work, of slot: Borrowed<OwnerSlot>, level: Int) -> ScheduledWorker {
     let worker = sendWorker()
-    let (lane, age) = firstStage.with { $0.addTaken(of: slot, level: level) }
+    let (lane, age) = firstPhase.with { $0.addTaken(of: slot, level: level) }
     worker.takesOne = takesOne
     worker.batch.fill(work, of: lane, age: age)
     worker.batch.publish(level: level)
     worker.serial = nextSerial()
-    handover = Borrowed(worker)
+    handoff = Borrowed(worker)
     return worker
   }
 
   /// The job that a worker was given, and may not have begun, is to stand in the ready lists before anything else does: it counts as
   /// executing, and would hold back what is more urgent, and of its owner; and what is held now would come before it in the end.
   @inline(__always)  // for each addition
-  mutating func endHandoverBeforeAddition() {
-    if handover != nil, !Mutation.handoverDoesNotYield.isOn { endHandover() }
+  mutating func endHandoffBeforeAddition() {
+    if handoff != nil, !Mutation.handoverDoesNotYield.isOn { endHandoff() }
   }
 
   /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
-  private mutating func endHandover() {
-    guard let worker = handover?.object else { return }
-    handover = nil
-    takeBatchBack(from: worker)
+  private mutating func endHandoff() {
+    guard let worker = handoff?.object else { return }
+    handoff = nil
+    reclaimBatch(from: worker)
     if worker.batch.count > 0 { arrive(worker) }
   }
 
@@ -150,9 +154,9 @@ extension Scheduler {
   }
 
   /// A worker that is blocked in a wait of ours is counted as such, and not as stuck.
-  mutating func setStuck(_ worker: ScheduledWorker, _ isStuck: Bool) {
-    guard worker.isStuck != isStuck else { return }
-    worker.isStuck = isStuck
-    stuck += isStuck ? 1 : -1
+  mutating func setBlocked(_ worker: ScheduledWorker, _ isBlocked: Bool) {
+    guard worker.isBlocked != isBlocked else { return }
+    worker.isBlocked = isBlocked
+    blockedWorkers += isBlocked ? 1 : -1
   }
 }

@@ -17,9 +17,9 @@ import Synchronization
 /// A worker leaves in the same hold of the lock in which it found nothing to take. So ready work always has a worker that is awake or on
 /// its way, and no wake-up is lost.
 ///
-/// Handover: a job that is added to an idle queue (no worker, nothing ready) doesn't go through the ready lists, but into the batch of the
+/// Handoff: a job that is added to an idle queue (no worker, nothing ready) doesn't go through the ready lists, but into the batch of the
 /// worker that is sent for, which begins it when it arrives without having taken the lock. Until then that worker counts as on its way, and
-/// whoever adds more, or finds more ready work, takes the batch back first (`endHandover`). Who wins the batch's cursor decides: if the
+/// whoever adds more, or finds more ready work, takes the batch back first (`endHandoff`). Who wins the batch's cursor decides: if the
 /// record had begun, the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order,
 /// and the worker finds its batch empty and looks here. So a handed job waits for nothing, and holds up nobody.
 ///
@@ -30,9 +30,9 @@ import Synchronization
 struct Scheduler: ~Copyable {
   // First what every addition touches, so that it shares a few cache lines.
 
-  /// The first and the last of `stages`, for those who must not count references.
-  private(set) var firstStage: Borrowed<Stage>
-  private(set) var lastStage: Borrowed<Stage>
+  /// The first and the last of `phases`, for those who must not count references.
+  private(set) var firstPhase: Borrowed<BarrierPhase>
+  private(set) var lastPhase: Borrowed<BarrierPhase>
   /// `Int.max` without a limit.
   var limit: Int
   var ownerLimit = Int.max
@@ -40,13 +40,13 @@ struct Scheduler: ~Copyable {
   /// Those of the active workers that have not looked for work yet.
   var arriving = 0
   /// The worker that was given work before it was dispatched, until it takes the lock.
-  var handover: Borrowed<ScheduledWorker>?
+  var handoff: Borrowed<ScheduledWorker>?
   /// Active, and blocked in a wait that we know of: their processor is free.
   var waiting = 0
   /// Active, and without a permit until they come back: see `Scheduler+Permits`.
   var yielded = 0
   /// Active, and found by the monitor not to be using its processor.
-  var stuck = 0
+  var blockedWorkers = 0
   /// Asynchronous operations that execute without a worker.
   var detached = 0
   /// How long a record has taken lately, in nanoseconds.
@@ -63,19 +63,19 @@ struct Scheduler: ~Copyable {
   /// See `QueueDriving`.
   var isDriven = false
   var fairness = OwnerFairness.firstComeFirstServed
-  /// Pending and executing work of all stages, barriers included.
+  /// Pending and executing work of all phases, barriers included.
   var unfinished = 0
   var statistics = WorkCounts()
 
   /// Never empty. Work is taken from the first and added to the last.
-  private(set) var stages: StageList
+  private(set) var phases: BarrierPhaseList
   var pool = ChunkPool()
   /// Of `yielded`, those whose wait is over and who need a permit to go on.
   var returning = ReturningList()
   /// Of the asynchronous operations whose tasks wait for work of the queue, or have waited, and that have not finished.
   var taskPermits: [ObjectIdentifier: TaskPermit] = [:]
   /// What is to be released after unlocking.
-  var garbage: [TakenWork] = []
+  var deferredReleases: [TakenWork] = []
   let departures = SlotDepartures()
   /// Runs of graphs that have not finished.
   var runs: [ObjectIdentifier: any NodeRun] = [:]
@@ -101,8 +101,8 @@ struct Scheduler: ~Copyable {
   unowned(unsafe) var maker: (any WorkerMaker)?
   /// Owns the operations that have no owner.
   var ownLifetime: OwnerLifetime
-  /// Counts changes of what workers are made from; a worker of an older make takes no more work.
-  var workerMake = 0
+  /// Counts changes of what workers are made from; a worker of an older generation takes no more work.
+  var workerGeneration = 0
   /// Counts batches, so that the order in which they were taken can be told.
   private(set) var lastSerial: UInt64 = 0
   /// Workers beyond the processors, because nothing has finished for long; see `WorkerMonitor`.
@@ -116,10 +116,10 @@ struct Scheduler: ~Copyable {
   private let staysInPlace = Atomic<Bool>(true)
 
   init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, ownLifetime: OwnerLifetime) {
-    let stage = Stage(fairness: .firstComeFirstServed, departures: departures)
-    stages = StageList(stage)
-    firstStage = Borrowed(stage)
-    lastStage = firstStage
+    let phase = BarrierPhase(fairness: .firstComeFirstServed, departures: departures)
+    phases = BarrierPhaseList(phase)
+    firstPhase = Borrowed(phase)
+    lastPhase = firstPhase
     self.name = name
     self.limit = limit
     self.qualityOfService = qualityOfService
@@ -135,11 +135,11 @@ struct Scheduler: ~Copyable {
 
   var hasWork: Bool {
     guard !isSuspended else { return false }
-    return firstStage.with { $0.readyLevels } != 0 || isBarrierDue
+    return firstPhase.with { $0.readyLevels } != 0 || isBarrierDue
   }
 
   var isBarrierDue: Bool {
-    !isBarrierRunning && firstStage.with { $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) }
+    !isBarrierRunning && firstPhase.with { $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) }
   }
 
   // MARK: Adding
@@ -161,38 +161,38 @@ struct Scheduler: ~Copyable {
     guard isIdle, !slot.with({ $0.isHeld(ownerLimit) }) else { return add(work, to: slot, level: level) }
     statistics.enqueued += 1
     unfinished += 1
-    followUp.worker = handOver(work, of: slot, level: level)
+    followUp.worker = handOff(work, of: slot, level: level)
     return .taken
   }
 
   @inline(__always)
   mutating func add(_ work: consuming Work, to slot: Borrowed<OwnerSlot>, level: Int) -> Addition {
-    endHandoverBeforeAddition()
+    endHandoffBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
-    lastStage.with { $0.add(to: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
+    lastPhase.with { $0.add(to: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
     return slot.with { $0.isHeldBack } ? .takenForHeldBackOwner : .taken
   }
 
   /// Adds a job to a line of the owner's. It is refused, too, if the line is closed.
   mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: LineKey) -> Addition {
     guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return .refused(job) }
-    endHandoverBeforeAddition()
+    endHandoffBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
-    lastStage.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
-    if firstStage.with({ $0.hasHeldForLine }) { monitorLines() }
+    lastPhase.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
+    if firstPhase.with({ $0.hasHeldForLine }) { monitorLines() }
     return slot.isHeldBack ? .takenForHeldBackOwner : .taken
   }
 
   /// Where the owner's work goes that is added now; nil if the owner has ended.
   @inline(__always)
   func slot(for lifetime: Borrowed<OwnerLifetime>?) -> Borrowed<OwnerSlot>? {
-    lastStage.with { stage in stage.slot(for: lifetime) { makeSlot($0, in: stage) } }
+    lastPhase.with { phase in phase.slot(for: lifetime) { makeSlot($0, in: phase) } }
   }
 
-  private func makeSlot(_ lifetime: OwnerLifetime, in stage: Stage) -> OwnerSlot {
-    let slot = OwnerSlot(lifetime: lifetime, home: stage, listener: listener, isSuspended: isSuspended(lifetime))
+  private func makeSlot(_ lifetime: OwnerLifetime, in phase: BarrierPhase) -> OwnerSlot {
+    let slot = OwnerSlot(lifetime: lifetime, home: phase, listener: listener, isSuspended: isSuspended(lifetime))
     slot.awaited = waits[lifetime]
     return slot
   }
@@ -209,16 +209,16 @@ struct Scheduler: ~Copyable {
 
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
   mutating func take(for worker: ScheduledWorker) -> Bool {
-    guard !isSuspended, worker.make == workerMake, mayTake else { return false }
+    guard !isSuspended, worker.generation == workerGeneration, mayTake else { return false }
     while true {
-      let level = firstStage.with { stage -> Int? in
-        guard stage.readyLevels != 0 else { return nil }
+      let level = firstPhase.with { phase -> Int? in
+        guard phase.readyLevels != 0 else { return nil }
         worker.takesOne = takesOne
-        if isDriven, let shuffler, limit != 1 { stage.shuffle(by: shuffler, ownerLimit: ownerLimit) }
-        let most = worker.takesOne ? 1 : worker.batchLimit(ready: stage.readyCount, turns: fairness == .roundRobin ? stage.turns : .max)
-        return stage.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
+        if isDriven, let shuffler, limit != 1 { phase.shuffle(by: shuffler, ownerLimit: ownerLimit) }
+        let most = worker.takesOne ? 1 : worker.batchLimit(ready: phase.readyCount, turns: fairness == .roundRobin ? phase.turns : .max)
+        return phase.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
-      if firstStage.with({ $0.hasHeldForLine }) { monitorLines() }
+      if firstPhase.with({ $0.hasHeldForLine }) { monitorLines() }
       if let level {
         worker.batch.publish(level: level)
         worker.serial = nextSerial()
@@ -226,8 +226,8 @@ struct Scheduler: ~Copyable {
         return true
       }
       guard isBarrierDue else { return false }
-      if let barrier = stages[0].barrier {
-        stages[0].barrier = nil
+      if let barrier = phases[0].barrier {
+        phases[0].barrier = nil
         isBarrierRunning = true
         worker.barrier = barrier
         worker.serial = nextSerial()
@@ -240,20 +240,20 @@ struct Scheduler: ~Copyable {
   /// The barrier is over, or was cancelled.
   mutating func advance() {
     isBarrierRunning = false
-    if stages.count == 1 { appendStage() }
-    garbage += stages.removeFirst().removeAllSlots()
-    firstStage = Borrowed(stages[0])
+    if phases.count == 1 { appendPhase() }
+    deferredReleases += phases.removeFirst().removeAllSlots()
+    firstPhase = Borrowed(phases[0])
   }
 
-  mutating func appendStage() {
-    let stage = Stage(fairness: fairness, departures: departures)
-    stages.append(stage)
-    lastStage = Borrowed(stage)
+  mutating func appendPhase() {
+    let phase = BarrierPhase(fairness: fairness, departures: departures)
+    phases.append(phase)
+    lastPhase = Borrowed(phase)
   }
 
   /// After barriers were cancelled: a barrier in the middle that is gone no longer separates anything, but stays until its turn.
-  mutating func dropClosedStages() {
-    while stages.count > 1, stages[0].barrier == nil, isBarrierDue { advance() }
+  mutating func dropClosedPhases() {
+    while phases.count > 1, phases[0].barrier == nil, isBarrierDue { advance() }
   }
 
   mutating func nextSerial() -> UInt64 {
@@ -273,11 +273,11 @@ struct Scheduler: ~Copyable {
     } else {
       suspendedOwners.remove(lifetime.id)
     }
-    takeBatchesBack()
-    for stage in stages {
-      guard let slot = stage.existingSlot(for: lifetime) else { continue }
+    reclaimBatches()
+    for phase in phases {
+      guard let slot = phase.existingSlot(for: lifetime) else { continue }
       slot.isSuspended = suspended
-      stage.release(slot, ownerLimit: ownerLimit)
+      phase.release(slot, ownerLimit: ownerLimit)
     }
   }
 
@@ -320,7 +320,7 @@ struct Scheduler: ~Copyable {
   }
 
   mutating func settle(_ worker: ScheduledWorker, after last: LastStep) {
-    takeBatchBack(from: worker)
+    reclaimBatch(from: worker)
     settleBatch(of: worker)
     if let time = worker.lastRecordTime { measured(time) }
     if let use = worker.lastUse.take() { processorShare.add(use) }
@@ -355,7 +355,7 @@ struct Scheduler: ~Copyable {
       finished += over
       notRun += tally.skipped + tally.cancelled
       lane.unretainedSlot.with { slot in
-        slot.unretainedStage.with {
+        slot.unretainedPhase.with {
           $0.finish(slot, count: over)
           $0.changeExecuting(slot, by: -tally.records)
           if tally.records > 0, let line = lane.line {
@@ -374,8 +374,8 @@ struct Scheduler: ~Copyable {
   @inline(__always)
   mutating func afterFinish(of slot: OwnerSlot) {
     guard !slot.isRemoved else { return }
-    if ownerLimit != .max { slot.stage.release(slot, ownerLimit: ownerLimit) }
-    if slot.hasEnded { slot.stage.removeIfDone(slot) }
+    if ownerLimit != .max { slot.phase.release(slot, ownerLimit: ownerLimit) }
+    if slot.hasEnded { slot.phase.removeIfDone(slot) }
   }
 
   /// - Parameter withoutRunning: how many of them were cancelled before they began. As in Foundation, these are no progress.
@@ -393,28 +393,28 @@ struct Scheduler: ~Copyable {
 
   /// Takes back what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
   /// the oldest is in front again.
-  mutating func takeBatchesBack() {
+  mutating func reclaimBatches() {
     let holders = workers.active.filter { $0.batch.hasRest }
     guard holders.count > 1 else {
-      if let holder = holders.first { takeBatchBack(from: holder) }
+      if let holder = holders.first { reclaimBatch(from: holder) }
       return
     }
-    for worker in holders.sorted(by: { $0.serial > $1.serial }) { takeBatchBack(from: worker) }
+    for worker in holders.sorted(by: { $0.serial > $1.serial }) { reclaimBatch(from: worker) }
   }
 
-  /// See `Stage.noteDead`.
+  /// See `BarrierPhase.noteDead`.
   mutating func noteDead(_ count: Int, level: Int, of slot: OwnerSlot) {
     guard !slot.isRemoved else { return }
-    garbage += slot.stage.noteDead(count, level: level, pool: &pool)
+    deferredReleases += slot.phase.noteDead(count, level: level, pool: &pool)
   }
 
   /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
-  mutating func takeBatchBack(from worker: ScheduledWorker) {
+  mutating func reclaimBatch(from worker: ScheduledWorker) {
     let level = worker.batch.level
     worker.batch.takeRest { records, count, lane, age in
       let slot = lane.slot
-      slot.stage.giveBack(movingFrom: records, count: count, lane: lane, level: level, age: age)
-      if ownerLimit != .max { slot.stage.release(slot, ownerLimit: ownerLimit) }
+      slot.phase.giveBack(movingFrom: records, count: count, lane: lane, level: level, age: age)
+      if ownerLimit != .max { slot.phase.release(slot, ownerLimit: ownerLimit) }
     }
     if let (source, nodes) = worker.batch.nodeStack.take() { putBack(nodes, of: source) }
   }
@@ -427,20 +427,20 @@ struct Scheduler: ~Copyable {
     guard run.list(nodes), !slot.hasEnded else {
       var list = WorkList()
       for node in nodes { list.append(.graphNode(run, node), pool: &pool) }
-      garbage.append(TakenWork(list))
+      deferredReleases.append(TakenWork(list))
       return
     }
     let records = UnsafeMutablePointer<Work>.allocate(capacity: nodes.count)
     for (index, node) in nodes.enumerated() { (records + index).initialize(to: .graphNode(run, node)) }
     // They go back as if they were records that had been taken, which count as executing.
-    slot.stage.changeExecuting(slot, by: nodes.count)
-    slot.stage.giveBack(movingFrom: records, count: nodes.count, lane: slot.makeLane(at: source.level), level: source.level, age: 0)
+    slot.phase.changeExecuting(slot, by: nodes.count)
+    slot.phase.giveBack(movingFrom: records, count: nodes.count, lane: slot.makeLane(at: source.level), level: source.level, age: 0)
     records.deallocate()
   }
 
   /// Whether something is to be released after unlocking, which may run code of the user's.
   @inline(__always)
-  var hasReleases: Bool { !garbage.isEmpty || !departures.slots.isEmpty }
+  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.slots.isEmpty }
 
   // MARK: Waiting
 
@@ -457,11 +457,11 @@ struct Scheduler: ~Copyable {
   mutating func insert(_ waiter: Waiter, for lifetime: OwnerLifetime?, inside: WaitList.Inside?) {
     // Workers count what they have done batch by batch. The last of an owner's work must not have to wait for that of others in the same
     // batch.
-    if lifetime != nil { takeBatchesBack() }
+    if lifetime != nil { reclaimBatches() }
     settleAll()
     guard let lifetime else { return waits.insertForQueue(waiter, inside: inside) }
     let wait = waits.insert(waiter, for: lifetime, inside: inside, unfinished: waits[lifetime] == nil ? unfinished(ownedBy: lifetime) : 0)
-    for stage in stages { stage.existingSlot(for: lifetime)?.awaited = wait }
+    for phase in phases { phase.existingSlot(for: lifetime)?.awaited = wait }
   }
 
   mutating func remove(_ outcome: DrainOutcome, for lifetime: OwnerLifetime) { waits.remove(outcome, for: lifetime) }
@@ -473,6 +473,6 @@ struct Scheduler: ~Copyable {
   }
 
   func unfinished(ownedBy lifetime: OwnerLifetime) -> Int {
-    stages.reduce(0) { $0 + ($1.existingSlot(for: lifetime)?.unfinished ?? 0) }
+    phases.reduce(0) { $0 + ($1.existingSlot(for: lifetime)?.unfinished ?? 0) }
   }
 }

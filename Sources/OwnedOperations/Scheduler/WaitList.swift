@@ -191,7 +191,7 @@ struct WaitList {
 
 /// The waits for one owner, and how much work of it is unfinished. Guarded by the queue's lock.
 ///
-/// The owner's slots hold it, in every stage, as long as somebody waits, and tell it of each change.
+/// The owner's slots hold it, in every phase, as long as somebody waits, and tell it of each change.
 final class OwnerWait {
   fileprivate final class DueList {
     @exclusivity(unchecked) var waits: [OwnerWait] = []

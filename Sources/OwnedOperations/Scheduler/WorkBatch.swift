@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// - The worker, or for a handover whoever sends for it, fills the batch under the queue's lock, when it is empty, and publishes it by
+/// - The worker, or for a handoff whoever sends for it, fills the batch under the queue's lock, when it is empty, and publishes it by
 ///   storing `cursor` = (0, count).
 /// - A record is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other
 ///   workers or because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each

@@ -40,9 +40,10 @@
     /// Of this thread; nil where that can't be told.
     static var threadUsage: ThreadUsage? {
       #if os(Linux) && !OWNED_OPERATIONS_MODEL
-        var (processorTime, switches): (UInt64, UInt64) = (0, 0)
-        guard cdh_thread_usage(&processorTime, &switches) else { return nil }
-        return ThreadUsage(processorTime: processorTime, voluntarySwitches: switches)
+        var usage = cdh_usage()
+        guard cdh_thread_usage(&usage) else { return nil }
+        return ThreadUsage(
+          processorTime: usage.processor_time, voluntarySwitches: usage.voluntary_switches, involuntarySwitches: usage.involuntary_switches)
       #else
         return nil
       #endif

@@ -34,9 +34,10 @@ struct ProcessorShare: Equatable {
     value = max(Self.least, Int(processorTime * UInt64(Self.whole) / time))
   }
 
-  /// Whether that many bodies at a time leave a part of the processors free.
-  @inline(__always)  // whenever a worker is sent for, or takes work
-  func leavesRoom(beside bodies: Int) -> Bool { bodies * value < Processors.count * Self.whole }
+  /// Whether that many bodies at a time, and one more, leave a quarter of the processors unused.
+  ///
+  /// What bodies use together can't be more than there is: were all of it theirs, there would be room for ever more of them.
+  func leavesRoom(beside bodies: Int) -> Bool { (bodies + 1) * value <= Processors.count * Self.whole * 3 / 4 }
 }
 
 /// What a thread has used so far, which only itself can ask.
@@ -44,10 +45,12 @@ struct ThreadUsage {
   let processorTime: UInt64
   /// How often it gave its processor away by itself, because it had to wait for something.
   let voluntarySwitches: UInt64
+  /// How often it had to, for others.
+  let involuntarySwitches: UInt64
 
-  /// Who has never waited has computed, whether the system let it or not: a thread that others push aside is no reason for one more.
+  /// Who has never waited has computed, and so has who was pushed aside: a thread that others don't let run is no reason for one more.
   func use(since start: ThreadUsage, in time: UInt64) -> ProcessorShare.Use {
-    let hasWaited = voluntarySwitches != start.voluntarySwitches
-    return ProcessorShare.Use(processorTime: hasWaited ? processorTime - start.processorTime : time, time: time)
+    let hasOnlyWaited = voluntarySwitches != start.voluntarySwitches && involuntarySwitches == start.involuntarySwitches
+    return ProcessorShare.Use(processorTime: hasOnlyWaited ? processorTime - min(processorTime, start.processorTime) : time, time: time)
   }
 }

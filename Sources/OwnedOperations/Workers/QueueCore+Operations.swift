@@ -36,33 +36,33 @@ extension QueueCore {
   private func isCurrent(_ operation: OwnedOperation, at level: Int) -> Bool {
     let current = PriorityLevel.of(operation.scheduledPriority)
     guard current != level else { return true }
-    return note { state in
-      guard let place = state.operations.place(of: operation) else { return false }
-      state.operations[place].levels &= ~(1 << level)
-      return state.operations[place].levels & 1 << current == 0 && !Mutation.priorityLosesTheRecord.isOn
+    return note { scheduler in
+      guard let place = scheduler.operations.place(of: operation) else { return false }
+      scheduler.operations[place].levels &= ~(1 << level)
+      return scheduler.operations[place].levels & 1 << current == 0 && !Mutation.priorityLosesTheRecord.isOn
     }
   }
 
   /// The record led to no start: the operation was started by another record, or is blocked again. If it became ready in the meantime, that
   /// went by the record.
   private func useUp(_ operation: OwnedOperation, at level: Int) {
-    mutate { state, _ in
-      guard let place = state.operations.place(of: operation) else { return }
-      state.operations[place].levels &= ~(1 << level)
-      if operation.isWaitingForScheduler, !Mutation.recordIsUsedUpWithTheNews.isOn { state.makeReady(place) }
+    mutate { scheduler, _ in
+      guard let place = scheduler.operations.place(of: operation) else { return }
+      scheduler.operations[place].levels &= ~(1 << level)
+      if operation.isWaitingForScheduler, !Mutation.recordIsUsedUpWithTheNews.isOn { scheduler.makeReady(place) }
     }
   }
 
   /// The operation goes on without a thread of ours, and takes a permit with it. What the worker has taken beside it needs another.
   private func detach(_ operation: OwnedOperation) {
     let worker = Worker.current.flatMap { $0.works(for: self) ? $0 : nil }
-    mutate { state, _ in state.detach(operation, from: worker) }
+    mutate { scheduler, _ in scheduler.detach(operation, from: worker) }
   }
 
   // MARK: What operations say
 
   func operationDidBecomeReady(_ operation: OwnedOperation) {
     // Unless a record that was there has been claimed since.
-    mutate { state, _ in state.makeReadyIfWaiting(operation) }
+    mutate { scheduler, _ in scheduler.makeReadyIfWaiting(operation) }
   }
 }

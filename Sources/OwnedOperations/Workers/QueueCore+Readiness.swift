@@ -8,15 +8,15 @@ extension QueueCore {
   func holdBack(_ operation: OwnedOperation, at level: Int) {
     let isHeldBack = operation.holdBack()
     let now = Uptime.now
-    mutate { state, followUp in state.holdBack(operation, at: level, isHeldBack: isHeldBack, now: now, &followUp) }
+    mutate { scheduler, followUp in scheduler.holdBack(operation, at: level, isHeldBack: isHeldBack, now: now, &followUp) }
   }
 
   /// Any thread: the operation may answer otherwise from now on.
   func operationMayHaveBecomeReady(_ operation: OwnedOperation) {
     let now = Uptime.now
-    mutate { state, followUp in
-      guard let place = state.operations.place(of: operation), state.operations[place].watchList != .none else { return }
-      state.hurry(operation, now: now, &followUp)
+    mutate { scheduler, followUp in
+      guard let place = scheduler.operations.place(of: operation), scheduler.operations[place].watchList != .none else { return }
+      scheduler.hurry(operation, now: now, &followUp)
     }
   }
 
@@ -61,9 +61,9 @@ extension QueueCore {
       return
     }
     // It has been started, or is blocked again; who unblocks it makes the record.
-    note { state in
-      guard let place = state.operations.place(of: operation), !operation.isWatched else { return }
-      state.unwatch(place)
+    note { scheduler in
+      guard let place = scheduler.operations.place(of: operation), !operation.isWatched else { return }
+      scheduler.unwatch(place)
     }
   }
 

@@ -7,7 +7,7 @@ import Dispatch
 /// So no hold of the lock crosses the end of a function, nothing under it calls out, and nobody has to remember to follow up.
 ///
 /// The closure must not touch the core again, run code of the user's, or release anything of the user's. What it wants released it puts
-/// into `scheduler.garbage`, or returns.
+/// into `scheduler.deferredReleases`, or returns.
 final class QueueCore: Sendable {
   private let lock = Lock()
   /// Guarded by `lock`, which is what makes its accesses exclusive.
@@ -32,12 +32,11 @@ final class QueueCore: Sendable {
   deinit { hint.deallocate() }
 
   /// In the queue's `init`.
-  /// - Parameter maker: makes the workers. It lives as long as the core.
-  func setHost(_ host: any QueueHost, maker: any WorkerMaker) {
+  func setHost(_ host: any QueueHost) {
     self.host = host
     reference = QueueReference(host, self)
     scheduler.listener = reference
-    scheduler.maker = maker
+    scheduler.maker = self
   }
 
   // MARK: The way to the scheduler
@@ -115,8 +114,8 @@ final class QueueCore: Sendable {
     let worker = followUp.worker ?? scheduler.workerToDispatch()
     let asksForMonitor = scheduler.takeMonitorRequest()
     let waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters() : []
-    var garbage: [TakenWork] = []
-    swap(&garbage, &scheduler.garbage)
+    var deferredReleases: [TakenWork] = []
+    swap(&deferredReleases, &scheduler.deferredReleases)
     var departed: [OwnerSlot] = []
     swap(&departed, &scheduler.departures.slots)
     updateHint()
@@ -127,7 +126,7 @@ final class QueueCore: Sendable {
     for waiter in waiters { waiter.resume() }
     for waiter in admitted { waiter.resume() }
     SlotDepartures.complete(departed)
-    for work in garbage {
+    for work in deferredReleases {
       work.cancelNodes()
       work.release()
     }
@@ -135,7 +134,7 @@ final class QueueCore: Sendable {
 
   @inline(__always)
   private func updateHint() {
-    var flags = QueueHint.Flags.ready(scheduler.firstStage.with({ $0.readyLevels }))
+    var flags = QueueHint.Flags.ready(scheduler.firstPhase.with({ $0.readyLevels }))
     if scheduler.isSuspended || !scheduler.returning.isEmpty || scheduler.ownerLimit != .max || scheduler.waits.hasOwners {
       flags.insert(.interrupt)
     }

@@ -53,14 +53,14 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
   /// How long to drain a queue that is somebody else's before letting others have a turn, in nanoseconds.
   static let guestTime: UInt64 = 1_000_000
 
-  init(_ core: QueueCore, make: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
+  init(_ core: QueueCore, generation: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
     self.core = core
     host = core.hostObject
     hint = core.hint
     reference = core.reference
     isGuest = underlyingQueue != nil
     dispatchQueue = underlyingQueue ?? DispatchQueue(label: name, qos: qualityOfService.dispatchQoS)
-    super.init(make: make)
+    super.init(generation: generation)
   }
 
   deinit { ownerFrame.deallocate() }
@@ -151,7 +151,8 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
     let usage = measuresUse ? Platform.threadUsage : nil
     hasWaited = false
     lastRecordTime = nil
-    let start = lastEnd ?? Uptime.now
+    // Measured from here on, and not from the end of the last batch: a wait for the queue's lock is no part of a body.
+    let start = usage == nil ? lastEnd ?? Uptime.now : Uptime.now
     lastEnd = nil
     batchStart = start
     var count: UInt64 = 0
@@ -376,7 +377,7 @@ extension QualityOfService {
 }
 
 extension QueueCore: WorkerMaker {
-  func makeWorker(_ make: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker {
-    Worker(self, make: make, name: name, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
+  func makeWorker(_ generation: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker {
+    Worker(self, generation: generation, name: name, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
   }
 }

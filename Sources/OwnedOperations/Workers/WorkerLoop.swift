@@ -27,26 +27,26 @@ extension Worker {
   private func runOnce(_ hint: QueueHint) -> Scheduler.LastStep {
     let isBarrier = barrier != nil
     becomeCurrent { run() }
-    if lastBatchWasSmall { linger(hint) }
+    if lastBatchWasSmall { spin(hint) }
     return isBarrier ? .barrier : .records
   }
 
   /// A worker that keeps up with those who add work finds a record or two each time it looks, and would spend its time, and theirs, on the
-  /// lock and on leaving and being sent for. So after a small batch it looks `lingeringLooks` times, some ten microseconds in all and
+  /// lock and on leaving and being sent for. So after a small batch it looks `spinLooks` times, some ten microseconds in all and
   /// without the lock, for work to come; if that is quick work, up to `gatheringLooks` more times for it to become several records. Not if
   /// somebody waits for the queue.
-  private func linger(_ hint: QueueHint) {
-    var looksLeft = Self.lingeringLooks
+  private func spin(_ hint: QueueHint) {
+    var looksLeft = Self.spinLooks
     while looksLeft > 0, !hint.flags.contains(.somebodyWaits) {
       let hasWork = !hint.flags.isEmpty
       if hasWork, !profitsFromSeveral { return }
       noteWait()
-      Pause.spin(Self.lingeringPause)
+      Pause.spin(Self.spinPause)
       looksLeft = hasWork ? min(looksLeft, Self.gatheringLooks) - 1 : looksLeft - 1
     }
   }
 
-  private static let lingeringPause = 10
-  private static let lingeringLooks = 20
+  private static let spinPause = 10
+  private static let spinLooks = 20
   private static let gatheringLooks = 10
 }

@@ -1,7 +1,7 @@
 /// Records whose operation has finished without them, or whose node of a graph was cancelled, stay in their lanes until their turn comes.
 /// It may never come: the queue, or the owner, may be suspended, or more urgent work be always there. So they are counted, and swept when
 /// they may be as many as the rest.
-extension Stage {
+extension BarrierPhase {
   static let fewestDeadRecords = 64
 
   /// Records of this level have died. The count is an estimate: some may be with a worker, or have had their turn. It only says when to

@@ -1,7 +1,7 @@
 /// The pending work between two barriers, ready to be taken by priority and turn.
 ///
-/// A queue has one stage, and one more for each barrier that waits: what is added goes to the last stage, what is started comes from
-/// the first, and when the first has nothing unfinished its barrier runs and the next stage moves up. So a barrier costs the work
+/// A queue has one phase, and one more for each barrier that waits: what is added goes to the last phase, what is started comes from
+/// the first, and when the first has nothing unfinished its barrier runs and the next phase moves up. So a barrier costs the work
 /// around it nothing.
 ///
 /// Everything here is guarded by the queue's lock.
@@ -13,12 +13,14 @@
 /// - `readyCount` is the number of records of lanes whose tickets are in the rings. Some of their owners may turn out to be suspended or
 ///   at their limit when their turn comes; then the tickets are held, and come back to the ring later.
 /// - First come, first served: a ticket that is held, or whose record a worker has and gives back, keeps its age and comes back by it.
-final class Stage {
+///   Those of an owner without lines that are held together have the age of the oldest.
+/// - What is held of a line that may go on has its oldest run in the ring.
+final class BarrierPhase {
   // First what every addition touches.
 
   /// The slot that was used last, if it is still in the table.
   private var lastSlot: (lifetime: Borrowed<OwnerLifetime>?, slot: Borrowed<OwnerSlot>)?
-  /// Pending, taken and executing work of this stage, operations that wait for dependencies included.
+  /// Pending, taken and executing work of this phase, operations that wait for dependencies included.
   private(set) var unfinished = 0
   /// Records in the hands of workers, and operations that execute without one.
   private(set) var executing = 0
@@ -29,9 +31,9 @@ final class Stage {
   /// A turn was held because one of its line runs. Until the monitor is told.
   var hasHeldForLine = false
 
-  /// The stage ends with a barrier, cancelled or not.
+  /// The phase ends with a barrier, cancelled or not.
   var isClosed = false
-  /// To run when everything in this stage has finished.
+  /// To run when everything in this phase has finished.
   var barrier: (@Sendable () -> Void)?
 
   /// One for each level.
@@ -117,12 +119,12 @@ final class Stage {
     slots[lifetime] = nil
   }
 
-  /// The owner ended and nothing of it is left, or the stage is over.
+  /// The owner ended and nothing of it is left, or the phase is over.
   func removeIfDone(_ slot: OwnerSlot) {
     if slot.hasEnded, slot.isIdle { remove(slot) }
   }
 
-  /// The stage is over. What is left in its lanes are records of operations that were cancelled.
+  /// The phase is over. What is left in its lanes are records of operations that were cancelled.
   func removeAllSlots() -> [TakenWork] {
     var taken: [TakenWork] = []
     forEachSlot { taken += takeAll(of: $0) }
@@ -189,6 +191,7 @@ final class Stage {
       if isHeld, rings[level].isEmpty {
         let hasLines = lane.unretainedSlot.with { $0.hasLines }
         lane.held.addNewest(after: rings[level].lastAge, inRuns: hasLines) { rings[level].makeAge() }
+        if lane.isLineHeld { hasHeldForLine = true }
         return place
       }
       rings[level].appendTicket(for: lane)
@@ -292,6 +295,7 @@ final class Stage {
       rings[level].useFirst(taken)  // and the lane may be gone
       // Its next is held now, instead of sending a worker for it.
       if isLine, tickets > taken, let rest = rings[level].first { hold(rest, level: level) }
+      if isLine, lane.held.count > 0 { hasHeldForLine = true }
       return borrows || isLine && !Mutation.batchGoesOnBehindALine.isOn
     }
     return false
@@ -342,12 +346,13 @@ final class Stage {
   }
 
   private func bringBackHeld(of lane: Lane, level: Int) {
-    guard lane.held.count > 0 else { return }
-    for (age, tickets) in lane.held.takeAll() {
+    // Of a line the oldest is enough: its end brings the next. All of them would only be held again, one by one, by whoever comes to them.
+    repeat {
+      guard let (age, tickets) = lane.held.takeOldest() else { return }
       rings[level].bringBack(ReadyRing.Entry(lane: lane, tickets: tickets, age: Mutation.heldTurnLosesItsAge.isOn ? 0 : age))
       readyCount += tickets
-    }
-    readyLevels |= 1 << UInt32(level)
+      readyLevels |= 1 << UInt32(level)
+    } while lane.line == nil
   }
 
   /// Something has changed for a line: what comes next in it may be due.
@@ -444,7 +449,7 @@ final class Stage {
 
 extension OwnerSlot {
   /// Valid until `isRemoved`.
-  var stage: Stage { unretainedStage.object }
+  var phase: BarrierPhase { unretainedPhase.object }
   @inline(__always)  // for each record
-  var unretainedStage: Borrowed<Stage> { Borrowed(address: unretainedHome.address) }
+  var unretainedPhase: Borrowed<BarrierPhase> { Borrowed(address: unretainedHome.address) }
 }
