@@ -74,6 +74,23 @@ import Testing
     withExtendedLifetime(observation) {}
   }
 
+  /// The caller waits for its turn, which nobody else tells it of.
+  @Test func aTurnThatIsFinishedBeforeItsWorkBeginsLeavesNobodyWaiting() async throws {
+    let queue = queue
+    queue.isSuspended = true
+    let runs = Counter()
+    let task = Task { try await queue.run(lifetime: .forTests) { runs.add() } }
+    #expect(eventually { queue.operationCount == 1 })
+    let turn = try #require(queue.operations.first as? OwnedOperation)
+    let observation = turn.observe(\.isExecuting) { turn, change in
+      if change.newValue == true { turn.finish() }
+    }
+    queue.isSuspended = false
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(runs.value == 0)
+    withExtendedLifetime(observation) {}
+  }
+
   /// The caller is cancelled, and while that is on its way the turn comes.
   @Test func aCallerThatIsCancelledAsItsTurnComesHasHadIt() async throws {
     let queue = queue

@@ -195,7 +195,8 @@ import Testing
       record.add("start", time: WallClock.now)
       record.add("heartbeat", time: WallClock.now)
       try directory.write("far", Data(record.bytes))
-      let line = "echo $$ > pids; cp far j.lease; cp j seen; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); exec sleep 300"
+      let hasStarted = "until grep -q '\"started\"' j; do sleep 0.01; done"
+      let line = "\(hasStarted); echo $$ > pids; cp far j.lease; cp j seen; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); exec sleep 300"
       try write([shell("a", line)], to: directory)
       #expect(try await run(in: directory).status == -SIGKILL)
       let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)

@@ -48,6 +48,28 @@ struct ResumeTests {
     #expect(directory.read("log") == "a\nb\nb\nc\n")
   }
 
+  /// It is neither run again later nor called cancelled, and holds up nothing.
+  @Test func whatHasSucceededStaysSoThoughItsOwnerHasEnded() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let owners = #""owners":[{"name":"o","endsWhen":{"fileRemoved":"flag"}}],"#
+    try write(
+      [
+        shell("a", "echo a >> log", #""owner":"o""#), shell("b", "echo b >> log", #""after":["a"]"#),
+        shell("c", "echo c >> log; [ -e go ]", #""after":["b"]"#),
+      ], owners, to: directory)
+    try directory.write("flag", "")
+    #expect(lastLine(try await run(in: directory)) == "2 succeeded, 1 failed, 0 cancelled; failed: c")
+    try FileManager.default.removeItem(atPath: directory.path + "/flag")
+    try directory.write("go", "")
+    for before in 2...3 {
+      let resumed = try await run("--resume", in: directory)
+      #expect(lastLine(resumed) == "3 succeeded (\(before) before), 0 failed, 0 cancelled")
+      #expect(resumed.status == 0)
+    }
+    #expect(directory.read("log") == "a\nb\nc\nc\n")
+  }
+
   @Test func aChangedCommandRunsAgainWithWhatDependsOnIt() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

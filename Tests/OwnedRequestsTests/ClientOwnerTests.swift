@@ -43,6 +43,22 @@ private final class Probe: Sendable {
     #expect(calls.entries.count == 1)
   }
 
+  /// By hand, when its turn has come: nothing is sent, and who waits hears of it.
+  @Test func aRequestThatIsFinishedBeforeItBeginsIsCancelled() async throws {
+    let operation = server.client().operation(for: Request(.get, "hang?id=finished"), lifetime: OwnerLifetime(), decoding: .data)
+    let observation = operation.observe(\.isExecuting) { operation, change in
+      if change.newValue == true { operation.finish() }
+    }
+    OwnerScopedQueue().addOperation(operation)
+    await #expect(throws: RequestError.self) { try await operation.value }
+    guard case .failure(.cancelled(.requested))? = operation.result else {
+      Issue.record("\(String(describing: operation.result))")
+      return
+    }
+    #expect(operation.isFinished)
+    withExtendedLifetime(observation) {}
+  }
+
   @Test func everyOutcomeButTheOwnersEndCallsTheHandler() async throws {
     let screen = Screen()
     let client = server.client()

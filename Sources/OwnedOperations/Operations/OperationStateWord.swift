@@ -67,6 +67,8 @@ struct StateWord: Equatable {
     static let watched = Bits(rawValue: 1 << 27)
     /// A scheduler has refused it because its owner had ended: Foundation hears of its finish, though nobody starts it.
     static let refused = Bits(rawValue: 1 << 28)
+    /// See `setTellsOthers`. Never changes.
+    static let tellsOthers = Bits(rawValue: 1 << 29)
   }
 
   enum Phase: UInt64 {

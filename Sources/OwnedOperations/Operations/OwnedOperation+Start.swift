@@ -71,7 +71,8 @@ extension OwnedOperation {
     tellFoundation(.isExecuting)
     if let timeout { armTimeout(timeout) }
     // Unless somebody has finished it since it was started: an observer, or whoever it belongs to.
-    if !load().contains(.finishClaimed) { OperationThread.run(inside: self) { main() } }
+    let word = load()
+    if !word.contains(.finishClaimed) || word.contains(.tellsOthers) { OperationThread.run(inside: self) { main() } }
     if isAsynchronous {
       if load().contains(.failed) { finishExecution(throwing: nil) }
       return
@@ -80,6 +81,10 @@ extension OwnedOperation {
     finishExecution(throwing: nil)
     letGoOfOwner()
   }
+
+  /// In the initialiser of a kind whose work tells others that its turn has come: it is begun also if the operation has been finished since
+  /// the start, because nobody else would tell them.
+  package final func setTellsOthers() { word.bitwiseOr(StateWord.Bits.tellsOthers.rawValue, ordering: .relaxed) }
 
   /// Whether the work may begin that a start has made a task for, which may have waited long for a thread. This look at the lifetime
   /// decides; and the operation may have been finished meanwhile, after which the owner's end cancels it no more.

@@ -230,6 +230,7 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
   fileprivate init(lifetime: OwnerLifetime, _ holding: OperationOwnerHold?) {
     self.holding = holding
     super.init(lifetime: lifetime)
+    setTellsOthers()
     // Made for an owner that has ended, it will not be told so.
     if isFinished { came.fire() }
   }

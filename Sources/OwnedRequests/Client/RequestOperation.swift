@@ -42,6 +42,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     self.decoder = decoder
     record = Guarded(Record(request: request, download: download, handler: handler))
     super.init(lifetime: lifetime)
+    setTellsOthers()
     if request.priority != .normal { queuePriority = request.priority }
     // Made for an owner that has ended, it will not be told so.
     if isFinished {
@@ -122,6 +123,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   /// Begins the request. Called by the queue that starts the operation.
   public override func perform() {
+    // By hand, between the start and this: nothing is sent, and those who wait hear of it.
+    guard !isFinished else { return settle(.failure(.cancelled(.requested)), reachesHandler: true, isCancelled: true) }
     let (request, download) = record.withLock { ($0.request, $0.download) }
     guard let request else { return finishCancelled() }
     // The run holds the operation until it is over.

@@ -278,6 +278,8 @@ final class RunJournal: Sendable {
   // MARK: Once a second, and at the end
 
   private func tick() {
+    // It may have been asleep, and the journal be another's by now.
+    if lease.isStale { renew() }
     let mustKeep = state.withLock { state in
       guard !state.hasEnded else { return false }
       state.ticks += 1
@@ -291,13 +293,16 @@ final class RunJournal: Sendable {
   /// Says that the run is there, unless that is over.
   private func renew() {
     guard !lease.keep() else { return }
-    let isNew = state.withLock { state in
-      defer { state.isLost = true }
-      return !state.isLost && !state.hasEnded
+    let reason = "the journal \(path) has been taken over by another runner"
+    let (isNew, isFirstFailure) = state.withLock { state in
+      let isNew = !state.isLost && !state.hasEnded
+      let isFirstFailure = isNew && state.failure == nil
+      state.isLost = true
+      if isFirstFailure { state.failure = reason }
+      return (isNew, isFirstFailure)
     }
-    guard isNew else { return }
-    stop("the journal \(path) has been taken over by another runner")
-    whenLost.withLock { $0 }?()
+    if isFirstFailure { complain(reason) }
+    if isNew { whenLost.withLock { $0 }?() }
   }
 
   private func sync() {

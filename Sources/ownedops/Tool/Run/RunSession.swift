@@ -268,7 +268,11 @@ final class RunSession: Sendable {
     let reasons = file.owners.indices.map { endOfOwner($0) }
     let isInterrupted = state.withLock { $0.interruptions > 0 }
     follow(
-      schedule.cancel { [file] place in isInterrupted ? Self.interrupted : file.jobs[place].owner.flatMap { reasons[$0] } })
+      schedule.cancel { [self, file] place in
+        // What succeeded in an earlier run is done, whoever's it was.
+        if hasSucceededBefore(place) { return nil }
+        return isInterrupted ? Self.interrupted : file.jobs[place].owner.flatMap { reasons[$0] }
+      })
   }
 
   private static let interrupted = "interrupted"
@@ -343,7 +347,7 @@ final class RunSession: Sendable {
   /// Why a job has been cancelled that nothing of the graph held back.
   func explanation(of job: RunFile.Job) -> String {
     if state.withLock({ $0.interruptions > 0 }) { return Self.interrupted }
-    return job.owner.flatMap { endOfOwner($0) } ?? "its owner ended"
+    return job.owner.flatMap { endOfOwner($0) } ?? journal?.failure ?? "its owner ended"
   }
 
   /// Nil if it has not ended by itself, nor with one of its parents.
