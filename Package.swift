@@ -27,24 +27,25 @@ let package = Package(
   ]
     + (isModel
       ? [
-        // Of the requests only what has a protocol between threads and knows nothing of the network.
+        // Of the requests what has a protocol between threads. `TransferSession+Model` stands in for the network.
         .target(
           name: "OwnedRequests", dependencies: ["OwnedOperations"],
-          exclude: ["Cache", "Client", "Download", "Values", "OwnedRequests.docc"]
-            + ["Redirects", "Transfer", "TransferHub", "TransferSession"].map { "Transfer/\($0).swift" }
-            + ["Duration+Seconds", "OneShotTimer", "SHA256", "TemporaryFile"].map { "Support/\($0).swift" },
-          sources: ["Transfer/HostLimits.swift", "Support/Guarded.swift"], swiftSettings: [.define("OWNED_OPERATIONS_MODEL")]),
+          exclude: ["Cache", "Client", "Download", "OwnedRequests.docc"]
+            + ["DelegateQueue+Linux", "SessionPlatform+Darwin", "SessionPlatform+Linux", "SocketQueuePause+Linux", "TransferSession"]
+            .map { "Transfer/\($0).swift" }
+            + ["OneShotTimer", "SHA256", "TimerLine"].map { "Support/\($0).swift" },
+          swiftSettings: [.define("OWNED_OPERATIONS_MODEL")]),
         .testTarget(name: "OwnedOperationsModelTests", dependencies: ["OwnedOperations", "OwnedRequests"]),
       ]
       : [
-        .target(name: "OwnedRequests", dependencies: ["OwnedOperations"]),
+        .target(name: "OwnedRequests", dependencies: ["OwnedOperations", "CDeinitHook"]),
         .target(name: "OwnedOperationsTesting", dependencies: ["OwnedOperations"]),
         .target(name: "OwnedOpsTool", dependencies: ["OwnedOperations", "OwnedRequests"], path: "Sources/ownedops/Tool"),
         .executableTarget(name: "ownedops", dependencies: ["OwnedOpsTool"], path: "Sources/ownedops/Main"),
         .target(name: "CFoundationLocks", path: "Tests/CFoundationLocks"),
         .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations", "CFoundationLocks"]),
         .testTarget(name: "OwnedRequestsTests", dependencies: ["OwnedRequests"]),
-        .testTarget(name: "OwnedOperationsTestingTests", dependencies: ["OwnedOperationsTesting"]),
+        .testTarget(name: "OwnedOperationsTestingTests", dependencies: ["OwnedOperationsTesting", "OwnedRequests"]),
         .testTarget(name: "OwnedOpsToolTests", dependencies: ["OwnedOpsTool", "ownedops"]),
       ]),
   swiftLanguageModes: [.v6]

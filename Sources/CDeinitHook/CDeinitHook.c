@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-_Thread_local void *cdh_thread_slots[8];
+_Thread_local void *cdh_thread_slots[9];
 _Thread_local int cdh_use_count;
 _Thread_local struct cdh_use cdh_uses[CDH_MOST_USES];
 

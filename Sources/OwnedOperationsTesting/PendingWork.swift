@@ -63,15 +63,15 @@ public struct PendingWork: Hashable, Sendable, CustomStringConvertible {
   init(
     _ entry: QueueBacklog.Entry, in queue: String, ready: Set<ObjectIdentifier>, sleeping: [ObjectIdentifier: VirtualTime.Instant]
   ) {
-    let (kind, name, operation): (Kind, String?, ObjectIdentifier?) =
+    let (kind, name): (Kind, String?) =
       switch entry.kind {
-      case .job: (.job, nil, nil)
-      case .graphNode: (.graphNode, nil, nil)
-      case .taskStep: (.task, nil, nil)
-      case .barrier: (.barrier, nil, nil)
-      case .operation(let label, let operation): (.operation, label, operation)
-      case .turn(let operation): (.task, nil, operation)
+      case .job: (.job, nil)
+      case .graphNode: (.graphNode, nil)
+      case .taskStep, .turn: (.task, nil)
+      case .barrier: (.barrier, nil)
+      case .operation(let label, _): (.operation, label)
       }
+    let operation = entry.kind.operation
     let reason: Reason =
       switch entry.reason {
       case .ready: .ready

@@ -51,7 +51,8 @@ import Testing
   }
 
   final class Waiting: HeldBackWork, @unchecked Sendable {  // the baton holder's
-    var news = 0
+    var news = 0 { didSet { ModelRun.note(book) } }
+    private let book = ModelObject("news")
     func ownerWasDecided() { news += 1 }
   }
 

@@ -9,7 +9,8 @@ import Testing
   private final class Line: @unchecked Sendable {  // the baton holder's
     let scene: QueueScene
     let line: SerialLine
-    var order: [Int] = []
+    var order: [Int] = [] { didSet { ModelRun.note(book) } }
+    private let book = ModelObject("order")
 
     init(_ scene: QueueScene) {
       self.scene = scene

@@ -4,34 +4,69 @@ import Testing
 @testable import OwnedOperations
 
 extension ModelExplorer {
-  /// Sees all schedules with few preemptions, and many random ones with more.
-  /// - Parameter preemptions: nil if there are too many schedules. Then it sees more random ones.
-  func expectNothing(preemptions: Int?, _ location: SourceLocation = #_sourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void) {
+  /// Sees all schedules with few preemptions; with one more and reduction, all or some thousands; and many random ones.
+  ///
+  /// `MODEL_PREEMPTIONS` says how few, with reduction, also where there are too many schedules. `MODEL_SECONDS` says how long random ones
+  /// are to be tried for each scenario, instead of all that, from a fresh seed or from `MODEL_FIRST_SEED`. `MODEL_LIST` lists them.
+  /// - Parameters:
+  ///   - preemptions: nil if there are too many schedules. Then it sees more random ones.
+  ///   - deeper: how many schedules it sees at most with one preemption more; nil if that must be all.
+  ///   - random: how many times as many random ones it sees as others do.
+  func expectNothing(
+    preemptions: Int?, deeper: Int? = someDeeper, random factor: Int = 1, _ location: SourceLocation = #_sourceLocation,
+    _ scenario: @escaping @Sendable (ModelRun) -> Void
+  ) {
+    if Self.setting("MODEL_LIST") != nil { return print("scenario: \(name)") }
     var explorer = self
-    if let preemptions {
-      explorer.mostPreemptions = preemptions
-      let report = explorer.exhaustively(scenario)
-      if report.failure != nil, Self.stopsAtFailure { exit(1) }
-      #expect(report.failure == nil, "\(report.trace.joined(separator: "\n"))", sourceLocation: location)
-      #expect(report.isComplete || report.failure != nil, "more schedules than are looked at", sourceLocation: location)
-      guard report.failure == nil else { return }
+    let asked = Self.setting("MODEL_PREEMPTIONS")
+    if let most = asked ?? preemptions, Self.seconds == nil {
+      explorer.mostPreemptions = most
+      if asked != nil { explorer.reduces = true }
+      guard explorer.findsNothing(location, scenario) else { return }
+      if asked == nil, !Self.stopsAtFailure {
+        explorer.mostPreemptions = most + 1
+        explorer.reduces = true
+        explorer.mostSchedules = deeper ?? Self.allDeeper
+        guard explorer.findsNothing(mustBeComplete: deeper == nil, location, scenario) else { return }
+      }
     }
     explorer.exploresBackground = true
-    let random = explorer.randomly(preemptions == nil ? 5 * Self.randomSchedules : Self.randomSchedules, scenario)
+    var amount = Amount(schedules: (preemptions == nil ? 5 : factor) * Self.randomSchedules)
+    if let seconds = Self.seconds { amount = Amount(seconds: seconds, firstSeed: Self.firstSeed) }
+    let random = explorer.randomly(amount, scenario)
     if random.failure != nil, Self.stopsAtFailure { exit(1) }
     #expect(random.failure == nil, sourceLocation: location)
   }
 
-  /// For `.ci/check-mutations`. What is left of a run that has failed is not fit for others.
-  private static let stopsAtFailure = ProcessInfo.processInfo.environment["MODEL_STOPS_AT_FAILURE"] != nil
+  private func findsNothing(
+    mustBeComplete: Bool = true, _ location: SourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void
+  ) -> Bool {
+    let report = exhaustively(scenario)
+    if report.failure != nil, Self.stopsAtFailure { exit(1) }
+    #expect(report.failure == nil, "\(report.trace.joined(separator: "\n"))", sourceLocation: location)
+    #expect(
+      report.isComplete || report.failure != nil || !mustBeComplete, "more schedules than are looked at", sourceLocation: location)
+    return report.failure == nil
+  }
 
-  private static let randomSchedules = ProcessInfo.processInfo.environment["MODEL_RANDOM"].flatMap { Int($0) } ?? 500
+  /// For `.ci/check-mutations`. What is left of a run that has failed is not fit for others.
+  private static let stopsAtFailure = setting("MODEL_STOPS_AT_FAILURE") != nil
+  static let someDeeper = 4_000
+  private static let allDeeper = 200_000
+  private static let randomSchedules = setting("MODEL_RANDOM") ?? 500
+  private static let seconds = ProcessInfo.processInfo.environment["MODEL_SECONDS"].flatMap { Double($0) }
+  private static let firstSeed: UInt64 = {
+    let seed = setting("MODEL_FIRST_SEED").map { UInt64($0) } ?? UInt64.random(in: 0...UInt64(UInt32.max)) << 24
+    print("model: MODEL_FIRST_SEED=\(seed)")
+    return seed
+  }()
 }
 
 /// Set by threads of a run.
 final class ModelFlag: @unchecked Sendable {  // the baton holder's
-  var isSet = false
-  var count = 0
+  private let book = ModelObject("flag")
+  var isSet = false { didSet { ModelRun.note(book) } }
+  var count = 0 { didSet { ModelRun.note(book) } }
 }
 
 /// Lets go of an object when it is told to.
@@ -45,20 +80,24 @@ final class Bodies: @unchecked Sendable {  // the baton holder's
   var runs = 0
   var inside = 0
   var mostInside = 0
-  var hasEnded = false
+  var hasEnded = false { didSet { ModelRun.note(book) } }
   var startsAfterEnd = 0
   private let place = Atomic<Int>(0)
+  private let book = ModelObject("bodies")
 
   func run() {
+    ModelRun.note(book)
     runs += 1
     if hasEnded { startsAfterEnd += 1 }
   }
 
   /// Takes time: others may come meanwhile.
   func stay() {
+    ModelRun.note(book)
     inside += 1
     mostInside = max(mostInside, inside)
     place.add(1, ordering: .relaxed)
+    ModelRun.note(book)
     inside -= 1
   }
 
@@ -109,10 +148,11 @@ extension ModelRun {
 extension ModelExplorer {
   /// A scenario of one queue. When its threads are over, all that is left in the queue is waited for before the last look.
   func exploreQueue(
-    limit: Int = 1, preemptions: Int? = 2, hasOneThread: Bool = false, _ location: SourceLocation = #_sourceLocation,
+    limit: Int = 1, preemptions: Int? = 2, random factor: Int = 1, hasOneThread: Bool = false,
+    _ location: SourceLocation = #_sourceLocation,
     _ threads: @escaping @Sendable (ModelRun, QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
   ) {
-    expectNothing(preemptions: preemptions, location) { run in
+    expectNothing(preemptions: preemptions, random: factor, location) { run in
       let scene = QueueScene(limit: limit, underlyingQueue: hasOneThread ? DispatchQueue(label: "one thread") : nil)
       threads(run, scene)
       scene.wait()

@@ -10,10 +10,12 @@ import Testing
     var starts = 0
     var cancellations = 0
     var finishes = 0
-    var hasEnded = false
+    var hasEnded = false { didSet { ModelRun.note(book) } }
     var startsAfterEnd = 0
+    fileprivate let book = ModelObject("watched")
 
     override func perform() {
+      ModelRun.note(book)
       starts += 1
       if hasEnded { startsAfterEnd += 1 }
     }
@@ -31,6 +33,7 @@ import Testing
       case .end:
         lifetime.end()
         // A start that is under way may still begin: its decision was made before.
+        ModelRun.note(operation.book)
         if operation.load().phase == .pending { operation.hasEnded = true }  // a look that changes nothing
       case .wait: operation.waitUntilFinished()
       case .read: _ = (operation.state, operation.isCancelled, operation.outcome)
@@ -46,7 +49,7 @@ import Testing
     OperationReport.listen { _ in }
     defer { OperationReport.listen(nil) }
     let name = "operation: " + events.map(\.rawValue).joined(separator: " | ")
-    ModelExplorer(name).expectNothing(preemptions: preemptions) { run in
+    ModelExplorer(name).expectNothing(preemptions: preemptions, deeper: nil) { run in
       let lifetime = OwnerLifetime()
       let operation = Watched(lifetime: lifetime)
       run.concurrently(events.map { event in (event.rawValue, { event.perform(on: operation, of: lifetime) }) })
@@ -83,7 +86,7 @@ import Testing
   }
 
   @Test func twoFinishAnAsynchronousOperation() {
-    ModelExplorer("operation: finish | finish | cancel").expectNothing(preemptions: 2) { run in
+    ModelExplorer("operation: finish | finish | cancel").expectNothing(preemptions: 2, deeper: nil) { run in
       let operation = Classic(lifetime: OwnerLifetime())
       operation.start()
       let firsts = ModelFlag()
@@ -111,7 +114,7 @@ import Testing
     defer { OperationReport.listen(nil) }
     var explorer = ModelExplorer("operation: start, time out | \(name)")
     explorer.earlyTimeouts = 1
-    explorer.expectNothing(preemptions: 2) { run in
+    explorer.expectNothing(preemptions: 2, deeper: nil) { run in
       let operation = Timed(lifetime: OwnerLifetime())
       operation.timeout = .seconds(1)
       run.concurrently(("start", { operation.start() }), (name, { other(operation) }))

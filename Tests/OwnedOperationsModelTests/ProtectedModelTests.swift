@@ -12,14 +12,17 @@ import Testing
     private var readers = 0
     private var writers = 0
     private let place = Atomic<Int>(0)
+    private let book = ModelObject("inside")
 
     init(_ run: ModelRun) { self.run = run }
 
     func read() {
       state.read { _ in
+        ModelRun.note(book)
         readers += 1
         run.expect(writers == 0, "somebody reads beside a writer")
         place.add(1, ordering: .relaxed)
+        ModelRun.note(book)
         run.expect(writers == 0, "somebody writes beside a reader")
         readers -= 1
       }
@@ -27,9 +30,11 @@ import Testing
 
     func write() {
       state.write { value in
+        ModelRun.note(book)
         writers += 1
         run.expect(readers == 0 && writers == 1, "somebody writes who is not alone")
         place.add(1, ordering: .relaxed)
+        ModelRun.note(book)
         run.expect(readers == 0 && writers == 1, "somebody comes while one writes")
         value += 1
         writers -= 1

@@ -81,6 +81,64 @@ import Testing
     }
   }
 
+  @Test func workersOfTwoQueuesAreDueAtOnce() {
+    Self.explorer("async to one queue | to another, wait for both").exploreQueue(preemptions: 1) { run, scene in
+      let other = QueueScene(limit: 1)
+      run.concurrently(
+        ("one", { scene.add() }),
+        (
+          "other",
+          {
+            other.add()
+            other.wait()
+          }
+        ))
+      scene.wait()
+      other.expect(run, runs: 1)
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
+  /// Whoever takes the worker of the first queue must not leave that of the second to itself: the job of the first waits for that of the
+  /// second.
+  @Test func aJobWaitsForAJobOfAnotherQueue() {
+    Self.explorer("async, which waits for the next; async to another queue").exploreQueue(preemptions: 1) { run, scene in
+      let other = QueueScene(limit: 1)
+      let isOver = Semaphore()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.async(lifetime: scene.lifetime) { isOver.wait() }
+            other.queue.async(lifetime: other.lifetime) { isOver.signal() }
+          }
+        ))
+      other.wait()
+    } atEnd: { _, _ in
+    }
+  }
+
+  @Test func aJobOfAnotherQueueIsAddedWhileTheParkedThreadGivesUp() {
+    Self.explorer("async, wait, give up parking, async to another queue, wait", earlyTimeouts: 2).exploreQueue(preemptions: 1) {
+      run, scene in
+      let other = QueueScene(limit: 1)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.add()
+            scene.wait()
+            other.add()
+            other.wait()
+          }
+        ))
+      other.expect(run, runs: 1)
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
   @Test func aJobAndTheEndOfItsOwner() {
     Self.explorer("async, wait | end").exploreQueue { run, scene in
       run.concurrently(
@@ -121,28 +179,6 @@ import Testing
     }
   }
 
-  @Test func aQueueIsSuspendedAndResumed() {
-    Self.explorer("async, wait | suspend, resume").exploreQueue { run, scene in
-      run.concurrently(
-        (
-          "adder",
-          {
-            scene.add()
-            scene.wait()
-          }
-        ),
-        (
-          "suspend",
-          {
-            scene.queue.isSuspended = true
-            scene.queue.isSuspended = false
-          }
-        ))
-    } atEnd: { run, scene in
-      scene.expect(run, runs: 1)
-    }
-  }
-
   @Test func ownersAreAwaitedWhileTheirLastWorkFinishes() {
     Self.explorer("async, wait for the owner | async of another").exploreQueue(preemptions: 1) { run, scene in
       let other = OwnerLifetime()
@@ -154,29 +190,6 @@ import Testing
             scene.queue.waitUntilFinished(ownedBy: scene.lifetime)
           }
         ), ("second", { scene.queue.async(lifetime: other) { scene.bodies.run() } }))
-    } atEnd: { run, scene in
-      scene.expect(run, runs: 2)
-    }
-  }
-
-  @Test func fairnessAndTheOwnersLimitAreChanged() {
-    Self.explorer("async, async, wait | round robin, limit per owner").exploreQueue(limit: 2, preemptions: 1) { run, scene in
-      run.concurrently(
-        (
-          "adder",
-          {
-            scene.add()
-            scene.add()
-            scene.wait()
-          }
-        ),
-        (
-          "settings",
-          {
-            scene.queue.ownerFairness = .roundRobin
-            scene.queue.maxConcurrentOperationCountPerOwner = 1
-          }
-        ))
     } atEnd: { run, scene in
       scene.expect(run, runs: 2)
     }
@@ -277,8 +290,19 @@ import Testing
 
   /// Has a condition of its own.
   final class Conditional: OwnedOperation, @unchecked Sendable {  // the baton holder's
-    var isOpen = false
+    var isOpen: Bool {
+      get {
+        ModelRun.note(book)
+        return hasOpened
+      }
+      set {
+        ModelRun.note(book)
+        hasOpened = newValue
+      }
+    }
     var runs = 0
+    private var hasOpened = false
+    private let book = ModelObject("condition")
     var whenAsked: (@Sendable () -> Void)?
     override var isReady: Bool {
       whenAsked.take()?()
@@ -406,7 +430,7 @@ import Testing
     }
   }
 
-  // MARK: Workers without a record
+  // MARK: Workers without a work item
 
   /// Its deinit waits for somebody else's job.
   final class BlockingOwner: OperationOwner, Sendable {
@@ -415,7 +439,7 @@ import Testing
     deinit { gate.wait() }
   }
 
-  /// The worker lets go of the owner of a job that was held back, and blocks. It has no record then; the monitor gives its permit to
+  /// The worker lets go of the owner of a job that was held back, and blocks. It has no item then; the monitor gives its permit to
   /// others.
   @Test func anOwnerBlocksTheWorkerThatLetsGoOfIt() {
     Self.explorer("resume, wait | last body of an owner whose deinit waits", timePasses: true).exploreQueue(preemptions: 1) { run, scene in

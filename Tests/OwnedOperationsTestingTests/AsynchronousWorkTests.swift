@@ -182,4 +182,16 @@ extension OwnerScopedQueue {
       }
     }
   }
+
+  /// Of a queue that has no virtual time.
+  @Test func aSleeperElsewhereIsPending() async throws {
+    let time = VirtualTime()
+    let real = OwnerScopedQueue()
+    let task = Task { try await real.run(lifetime: .process) { try await time.sleep(for: .seconds(60)) } }
+    while time.pending.isEmpty { try await Task.sleep(for: .milliseconds(1)) }
+    #expect(time.pending.map(\.reason) == [.delayed(until: VirtualTime.Instant(offset: .seconds(60)))])
+    time.advance(by: .seconds(60))
+    try await task.value
+    #expect(time.pending.isEmpty)
+  }
 }

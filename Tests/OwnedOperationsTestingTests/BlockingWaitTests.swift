@@ -24,6 +24,18 @@ import Testing
     #expect(log.lines == ["1", "2", "3"])
   }
 
+  @Test(arguments: [true, false]) func aWaitForPlainOperationsThatAreAddedRunsThem(byTheFacade: Bool) {
+    let queue = OwnerScopedQueue(virtualTime: time)
+    let plain = (1...2).map { number in BlockOperation { [log] in log.add("\(number)") } }
+    plain[0].addDependency(plain[1])
+    if byTheFacade {
+      queue.operationQueue.addOperations(plain, waitUntilFinished: true)
+    } else {
+      queue.addOperations(plain, waitUntilFinished: true)
+    }
+    #expect(log.lines == ["2", "1"])
+  }
+
   @Test func syncReturnsWhatItsBodyReturns() {
     let queue = OwnerScopedQueue(virtualTime: time)
     let owner = OwnerLifetime()

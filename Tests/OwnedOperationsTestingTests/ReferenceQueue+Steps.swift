@@ -17,7 +17,7 @@ extension ReferenceQueue {
     guard let item = items[id] else { return }
     items[id]?.state = .executing
     starts += 1
-    lastTurns[item.lane] = starts
+    lastTurns[item.flow] = starts
     noteTurns()
   }
 
@@ -117,14 +117,15 @@ extension ReferenceQueue {
   private mutating func makeReady(_ id: Int) {
     guard var item = items[id] else { return }
     item.state = .ready
-    if let former = item.places[item.level] {
+    if let former = item.places[item.level], let formerInFlow = item.placesInFlow[item.level] {
       item.place = former
+      item.placeInFlow = formerInFlow
       item.isExact = false
     } else {
+      item.takePlace(now, at: item.level)
       item.place = now
-      item.places[item.level] = now
+      item.placeInFlow = now
     }
-    item.placeInLane = item.place
     items[id] = item
   }
 
@@ -169,10 +170,18 @@ extension ReferenceQueue {
     unfinished.append(id)
     items[id]?.phase = lastPhase
     if item.dependencies.isEmpty || item.isCancelled { makeReady(id) } else { items[id]?.state = .blocked }
+    if item.dependencies.contains(where: { items[$0]?.isUntold ?? false }) { noteQuestion(to: id) }
+  }
+
+  /// A plain operation that waits is asked in its owner's turn, since what it waits for has finished. Foundation doesn't know that yet.
+  private mutating func noteQuestion(to id: Int) {
+    guard let item = items[id] else { return }
+    flowsWithLeftovers.insert(item.flow)
+    // Until it comes up it has a place, and is in it if Foundation hears of the end meanwhile.
+    if item.state == .blocked, item.places.isEmpty { items[id]?.takePlace(now, at: item.level) }
   }
 
   private mutating func finishCancelled(_ id: Int, isSkip: Bool = false) {
-    if let item = items[id], item.state == .ready, item.kind != .job, item.kind != .delivery { lanesWithLeftovers.insert(item.lane) }
     tally.cancelled += 1
     if isSkip { tally.skipped += 1 }
     finish(id, isFailure: true)
@@ -189,7 +198,7 @@ extension ReferenceQueue {
       add(item)
       if !predecessors.isEmpty {
         items[item.id]?.state = .blocked
-        items[item.id]?.places = [:]
+        items[item.id]?.leavePlaces()
       }
     }
   }
@@ -209,7 +218,7 @@ extension ReferenceQueue {
       if !dependency.dependents.contains(id) { items[other]?.dependents.append(id) }
       if item.kind == .plain || dependency.kind == .plain { items[id]?.isExact = false }
       if item.state == .ready, !item.isCancelled {
-        lanesWithLeftovers.insert(item.lane)
+        flowsWithLeftovers.insert(item.flow)
         items[id]?.state = .blocked
       }
     }
@@ -226,9 +235,9 @@ extension ReferenceQueue {
     guard let item = items[id], item.level != level else { return }
     items[id]?.level = level
     // What is blocked again may still have its place, and then gets one of the new priority.
-    if item.state == .blocked, !item.places.isEmpty, item.places[level] == nil { items[id]?.places[level] = now }
+    if item.state == .blocked, !item.places.isEmpty, item.places[level] == nil { items[id]?.takePlace(now, at: level) }
     guard item.state == .ready else { return }
-    lanesWithLeftovers.insert(item.lane)
+    flowsWithLeftovers.insert(item.flow)
     makeReady(id)
   }
 
@@ -243,7 +252,10 @@ extension ReferenceQueue {
     if let graph = item.graph { graphs[graph]? -= 1 }
     let isFailure = item.kind == .plain ? item.isCancelled : isFailure || item.isCancelled
     for dependent in item.dependents where defect != .cancelForgetsDependents || !item.isCancelled {
-      if item.state == .made, items[dependent]?.kind == .plain { continue }
+      if item.state == .made, items[dependent]?.kind == .plain {
+        noteQuestion(to: dependent)
+        continue
+      }
       if isFailure, items[dependent]?.dependencies.contains(id) ?? false { cancelIfStrict(dependent) }
       if let graph = item.graph, cancelledGraphs.contains(graph) { cancelNode(dependent, after: id) }
       resolve(id, of: dependent)
@@ -317,7 +329,7 @@ extension ReferenceQueue {
     guard isOn != takesTurns else { return }
     takesTurns = isOn
     (lastTurns, waitingSince) = ([:], [:])
-    // Whoever has turns in a row then: the order is one of each owner's work only.
+    // Whoever has turns in a row then: the order is one of each owner's work only, which is the one that it was.
     for id in unfinished where !isOn && items[id]?.places.isEmpty == false {
       items[id]?.place = now
       for level in items[id].map({ Array($0.places.keys) }) ?? [] { items[id]?.places[level] = now }
@@ -328,4 +340,11 @@ extension ReferenceQueue {
 extension ReferenceQueue.Item {
   /// Of ours, as soon as it was cancelled or has failed.
   fileprivate var isFailure: Bool { isCancelled || state == .finished && hasFailed }
+
+  fileprivate mutating func takePlace(_ place: Int, at level: Int) {
+    places[level] = place
+    placesInFlow[level] = place
+  }
+
+  fileprivate mutating func leavePlaces() { (places, placesInFlow) = ([:], [:]) }
 }

@@ -6,8 +6,9 @@
 /// fewer executing than the limit of owners; and when everything before its barrier has finished.
 /// In which order:
 /// - the most urgent first;
-/// - of equals, what has become ready first, or, if owners take turns, what has become ready first of each. (An operation or a node that
-///   was cancelled, or has another priority or a dependency by now, may have cost its owner a turn.)
+/// - of equals, what has become ready first, or, if owners take turns, what has become ready first of each. (An operation that has another
+///   priority or a dependency by now may have cost its owner a turn, and so may a plain one that was asked and is not ready; what was
+///   cancelled has not.)
 /// - of several owners that were held, being suspended or at their limit, any first;
 /// - what has become ready by one and the same event, in any order;
 /// - `isExact` is false of what may come later than its place: plain operations that wait are asked when nothing else is left to do, and
@@ -26,7 +27,7 @@ struct ReferenceQueue {
   }
 
   /// One owner's work of one priority, or one observation's.
-  struct Lane: Hashable {
+  struct Flow: Hashable {
     let owner: Int
     let level: Int
     let line: Int?
@@ -50,7 +51,7 @@ struct ReferenceQueue {
     var state = State.ready
     var isCancelled = false
     var isExact = true
-    /// Its owner was suspended, or at its limit, while it was ready.
+    /// Its owner was suspended, or at its limit, while it was ready, or had been and kept its place.
     var wasHeld = false
     var hasFailed = false
     /// It finished with its owner's end, and nobody had added it. Foundation doesn't hear of that until somebody tries to.
@@ -60,13 +61,14 @@ struct ReferenceQueue {
     var dependents: [Int] = []
     /// Barriers before it.
     var phase = 0
-    /// When it has become ready: among all, and in its lane.
+    /// When it has become ready: among all, and in its flow.
     var place = 0
-    var placeInLane = 0
-    /// Its former places by level.
+    var placeInFlow = 0
+    /// Its former places by level: among all, and in its flow.
     var places: [Int: Int] = [:]
+    var placesInFlow: [Int: Int] = [:]
 
-    var lane: Lane { Lane(owner: owner, level: level, line: line) }
+    var flow: Flow { Flow(owner: owner, level: level, line: line) }
     var isOperation: Bool { kind == .operation || kind == .asynchronous || kind == .plain }
   }
 
@@ -106,10 +108,10 @@ struct ReferenceQueue {
   var now = 0
   /// Turns of owners: when each had its last, and since when each has waited for one.
   var starts = 0
-  var lastTurns: [Lane: Int] = [:]
-  var waitingSince: [Lane: Int] = [:]
-  /// Of operations and nodes that were cancelled, or have left: these cost the owner turns.
-  var lanesWithLeftovers: Set<Lane> = []
+  var lastTurns: [Flow: Int] = [:]
+  var waitingSince: [Flow: Int] = [:]
+  /// Of operations that have left: these cost the owner turns.
+  var flowsWithLeftovers: Set<Flow> = []
 
   init() {}
 
@@ -209,16 +211,16 @@ struct ReferenceQueue {
 
   private func reason(_ first: Item, comesBefore second: Item) -> String? {
     if first.level != second.level, defect != .ignoresPriorities { return first.level < second.level ? "it is more urgent" : nil }
-    let isSameLane = first.lane == second.lane
-    if isShuffled { return isSameLane && first.line != nil && first.placeInLane < second.placeInLane ? "it was posted before" : nil }
+    let isSameFlow = first.flow == second.flow
+    if isShuffled { return isSameFlow && first.line != nil && first.placeInFlow < second.placeInFlow ? "it was posted before" : nil }
     if defect == .lastComesFirst { return first.place > second.place ? "it has become ready before" : nil }
-    if isSameLane { return first.placeInLane < second.placeInLane ? "it has become ready before, in the same lane" : nil }
+    if isSameFlow { return first.placeInFlow < second.placeInFlow ? "it has become ready before, in the same flow" : nil }
     guard takesTurns, defect != .ignoresTurns else {
       return first.place < second.place && !(first.wasHeld && second.wasHeld) ? "it has become ready before" : nil
     }
-    guard !lanesWithLeftovers.contains(first.lane) else { return nil }
-    guard let since = waitingSince[first.lane], let last = lastTurns[second.lane] else { return nil }
-    return since < last && lastTurns[first.lane] ?? -1 < last ? "its owner has waited since before the last turn of this one" : nil
+    guard !flowsWithLeftovers.contains(first.flow) else { return nil }
+    guard let since = waitingSince[first.flow], let last = lastTurns[second.flow] else { return nil }
+    return since < last && lastTurns[first.flow] ?? -1 < last ? "its owner has waited since before the last turn of this one" : nil
   }
 
   /// To be called whenever something has changed.
@@ -226,14 +228,15 @@ struct ReferenceQueue {
     guard takesTurns || ownerLimit != nil || !suspendedOwners.isEmpty else { return }
     let situation = situation
     for id in unfinished {
-      if let item = items[id], item.state == .ready, !item.wasHeld, isHeld(item, situation) { items[id]?.wasHeld = true }
+      guard let item = items[id], !item.wasHeld, isHeld(item, situation) else { continue }
+      if item.state == .ready || item.state == .blocked && !item.places.isEmpty { items[id]?.wasHeld = true }
     }
-    var waiting: Set<Lane> = []
+    var waiting: Set<Flow> = []
     for id in unfinished {
-      if let item = items[id], item.isExact, obstacle(to: item, situation) == nil { waiting.insert(item.lane) }
+      if let item = items[id], item.isExact, obstacle(to: item, situation) == nil { waiting.insert(item.flow) }
     }
     waitingSince = waitingSince.filter { waiting.contains($0.key) }
-    for lane in waiting where waitingSince[lane] == nil { waitingSince[lane] = starts }
+    for flow in waiting where waitingSince[flow] == nil { waitingSince[flow] = starts }
   }
 
   // MARK: Waiting

@@ -53,6 +53,53 @@ import Testing
       .operation(2, .strict, owner: 1, .normal, after: [1], isAdded: true, []),
       .endOwner(1),
     ]),
+    // What was cancelled still took its owner's turn.
+    SimulationScript(steps: [
+      .takeTurns(true),
+      .operation(1, .block, owner: 1, .normal, after: [], isAdded: true, []),
+      .operation(2, .block, owner: 2, .normal, after: [], isAdded: true, []),
+      .job(3, owner: 1, .normal, []), .cancel(2), .job(4, owner: 2, .normal, []), .runAll,
+    ]),
+    // From here on it was the model. When owners no longer take turns, what is blocked again keeps its place among its owner's work.
+    SimulationScript(steps: [
+      .takeTurns(true),
+      .operation(1, .block, owner: 1, .normal, after: [], isAdded: true, []),
+      .operation(2, .block, owner: 1, .normal, after: [], isAdded: true, []),
+      .operation(3, .block, owner: 1, .normal, after: [], isAdded: true, []),
+      .depend(2, on: 1), .takeTurns(false), .runAll,
+    ]),
+    // A plain operation whose dependency finished without Foundation's knowing is asked, and costs a turn.
+    SimulationScript(steps: [
+      .operation(1, .block, owner: 1, .normal, after: [], isAdded: false, []),
+      .job(3, owner: 2, .normal, []),
+      .operation(4, .plain, owner: 1, .normal, after: [1], isAdded: true, []),
+      .job(9, owner: 2, .normal, []),
+      .endOwner(1),
+      .takeTurns(true),
+      .closure(26, []),
+      .runAll,
+    ]),
+    // It has its place meanwhile.
+    SimulationScript(steps: [
+      .endOwner(4),
+      .operation(4, .block, owner: 4, .normal, after: [], isAdded: false, []),
+      .operation(7, .plain, owner: 2, .veryHigh, after: [4], isAdded: true, []),
+      .operation(11, .block, owner: 3, .veryHigh, after: [], isAdded: true, []),
+      .add([4]), .runNext,
+    ]),
+    // What is blocked again is held with the rest of its owner's work.
+    SimulationScript(steps: [
+      .barrier(1, [.barrier(2, [.operation(3, .block, owner: 1, .normal, after: [], isAdded: true, [])])]),
+      .runNext,
+      .operation(6, .block, owner: 1, .normal, after: [], isAdded: true, []),
+      .operation(7, .block, owner: 2, .normal, after: [], isAdded: true, []),
+      .runNext,
+      .depend(3, on: 6),
+      .ownerLimit(0),
+      .runNext,
+      .ownerLimit(2),
+      .runAll,
+    ]),
   ]
 
   // MARK: What it would find

@@ -86,6 +86,20 @@ import Testing
     #expect(log.lines == ["urgent", "one 1", "other", "one 2"])
   }
 
+  /// Whose turn it would have been has it with what is behind the cancelled.
+  @Test func whatWasCancelledTakesNoTurn() {
+    let queue = OwnerScopedQueue(virtualTime: time)
+    queue.ownerFairness = .roundRobin
+    let (one, other) = (OwnerLifetime(), OwnerLifetime())
+    queue.async(lifetime: one) { [log] in log.add("one 1") }
+    let cancelled = (1...3).map { _ in queue.addOperation(lifetime: other) { [log] in log.add("cancelled") } }
+    queue.async(lifetime: one) { [log] in log.add("one 2") }
+    for operation in cancelled { operation.cancel() }
+    for number in 1...2 { queue.async(lifetime: other) { [log] in log.add("other \(number)") } }
+    time.runUntilIdle()
+    #expect(log.lines == ["one 1", "other 1", "one 2", "other 2"])
+  }
+
   @Test func suspensionsOfQueueAndOwnerHold() {
     let queue = OwnerScopedQueue(virtualTime: time, name: "queue")
     let (one, other) = (OwnerLifetime(), OwnerLifetime())
@@ -249,6 +263,16 @@ import Testing
     let outcome = time.runUntilIdle(limit: 5)
     #expect(outcome.isIdle)
     #expect(outcome.steps == 5)
+  }
+
+  @Test func theClockStaysWhereALimitIsMet() {
+    let queue = OwnerScopedQueue(virtualTime: time)
+    for second in 1...5 { queue.asyncAfter(.seconds(second), lifetime: .process) {} }
+    let outcome = time.advance(by: .seconds(10), limit: 2)
+    #expect(!outcome.isIdle && outcome.steps == 2)
+    #expect(time.now.offset == .seconds(2))
+    #expect(time.advance(by: .seconds(8), limit: 3).isIdle)
+    #expect(time.now.offset == .seconds(10))
   }
 
   // MARK: Graphs and events

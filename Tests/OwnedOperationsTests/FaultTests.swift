@@ -25,6 +25,31 @@
       }
     }
 
+    // MARK: Bodies that throw, or whose child process crashes
+
+    private struct Thrown: Error {}
+
+    /// What throws has failed, a child's signal is for its parent to hear of, and everybody else runs.
+    @Test func bodiesThatThrowOrCrashAChildHarmNobody() async {
+      await #expect(processExitsWith: .success) {
+        let queue = OwnerScopedQueue(maxConcurrentOperationCount: 4)
+        let (crashed, ran) = (Counter(), Counter())
+        let crashing = (0..<8).map { _ in
+          queue.addOperation(lifetime: .forTests) {
+            let status = Shell.run("ulimit -c 0; kill -SEGV $$") ?? 0
+            if status & 0x7f == SIGSEGV { crashed.add() }
+          }
+        }
+        let throwing = (0..<8).map { _ in queue.addOperation(lifetime: .forTests) { throw Thrown() } }
+        for _ in 0..<100 { queue.async(lifetime: .forTests) { ran.add() } }
+        #expect(queue.becomesIdle())
+        #expect(crashed.value == 8 && ran.value == 100)
+        #expect(crashing.allSatisfy { if case .succeeded = $0.outcome { true } else { false } })
+        #expect(throwing.allSatisfy { if case .failed(is Thrown) = $0.outcome { true } else { false } })
+        #expect(queue.statistics.failed == 8 && queue.statistics.succeeded == 108)
+      }
+    }
+
     // MARK: Memory that runs out
 
     /// Clear: the process ends with a signal, soon, and not in a hang; what had run until then had run once.
@@ -95,7 +120,7 @@
         queue.addOperation(late)
         await late.finished()
         // A thread that is parked gives up, and one that waits looks again at what it waits for.
-        let isCalled = WorkerParking().park(for: .milliseconds(20))
+        let isCalled = Semaphore().wait(until: Uptime.time(after: .milliseconds(20)))
         let isOver = WaitingThread().wait(for: .milliseconds(20))
         #expect(!isCalled && !isOver)
         #expect(others.value == 0, "the clock was not set back for anybody")

@@ -101,7 +101,7 @@ import Testing
     run.cancel()
     #expect(run.isFinished)
     #expect(queue.operationCount == 0)
-    // The records that it left behind stand in nobody's way.
+    // The items that it left behind stand in nobody's way.
     let second = try graph.run(on: queue)
     queue.isSuspended = false
     second.wait()

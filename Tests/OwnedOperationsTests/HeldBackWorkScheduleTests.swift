@@ -102,6 +102,40 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     #expect(once.soon())
   }
 
+  private final class HeldBackProbe: HeldBackWork {
+    let news = Tally()
+    func ownerWasDecided() { news.add() }
+  }
+
+  /// No event announces a new reference. What is added has held-back work looked at; its timer comes later.
+  @Test(arguments: [true, false]) func heldBackWorkIsLookedAtWhenAnOperationOfItsOwnerIsAdded(isTurn: Bool) {
+    let queue = OwnerScopedQueue()
+    let box = Box.holding(Host())
+    let lifetime = box.kept!.lifetimeToken.lifetime
+    let hold = OwnerHold.of(box.kept!)
+    let (begun, handsOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let (handedOn, mayEnd) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let other = Box()
+    queue.async(owner: box.kept!) { host in
+      begun.signal()
+      handsOn.wait()
+      other.keep(host)
+      handedOn.signal()
+      mayEnd.wait()
+    }
+    #expect(begun.soon())
+    box.drop()
+    let heldBack = HeldBackProbe()
+    hold.keep(heldBack)
+    #expect(heldBack.news.count == 0)
+    handsOn.signal()
+    #expect(handedOn.soon())
+    if isTurn { queue.addTurn(lifetime: lifetime, priority: .normal).giveUp() } else { queue.addOperation(lifetime: lifetime) {} }
+    #expect(heldBack.news.count == 1)
+    mayEnd.signal()
+    #expect(queue.becomesIdle())
+  }
+
   @Test func aBodyMayWaitForWorkBehindABarrierBehindHeldBackWork() {
     let first = OwnerScopedQueue()
     let second = OwnerScopedQueue()
@@ -147,12 +181,12 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       done.signal()
     }
     #expect(done.soon())
-    #expect(queue.core.note { state in state.unfinished } == 0)
+    #expect(queue.snapshot.unfinished == 0)
     #expect(queue.statistics.cancelled == 1)
     #expect(queue.statistics.skippedForEndedOwners <= 1)
   }
 
-  @Test func theDeinitOfAnOwnerDoesNotRunWithAnotherRecordInHand() {
+  @Test func theDeinitOfAnOwnerDoesNotRunWithAnotherItemInHand() {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let gate = Gate()
     let other = OwnerLifetime()
@@ -205,7 +239,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       over.signal()
     }
     #expect(over.soon())
-    #expect(eventually { queue.core.note { state in state.waits.count } > 0 })
+    #expect(eventually { queue.snapshot.waits > 0 })
     queue.async(owner: box.kept!) { _ in gates[1].pass() }
     #expect(gates[1].hasBegun())
     let counter = Tally()
@@ -390,7 +424,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     box.drop()
     queue.isSuspended = false
     var looks = 0
-    while looks < 5000, !queue.core.note({ state in state.phases[0].existingSlot(for: token.lifetime)?.isHeldBack ?? false }) {
+    while looks < 5000, !(queue.snapshot(of: token.lifetime)?.isHeldBack ?? false) {
       looks += 1
       usleep(1000)
     }
@@ -488,13 +522,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
 extension OwnerScopedQueue {
   /// Waits until the work of that many owners is held back.
   fileprivate func heldBackOwners(become count: Int) -> Bool {
-    eventually {
-      self.core.note { state in
-        var heldBack = 0
-        for phase in state.phases { phase.forEachSlot { if $0.isHeldBack { heldBack += 1 } } }
-        return heldBack == count
-      }
-    }
+    eventually { self.owners.count { $0.isHeldBack } == count }
   }
 
   /// Runs for what the box has, without another reference for the time of the body.

@@ -221,7 +221,7 @@ import Testing
     #expect(gates[1].hasBegun())
     for dependency in awaited.dependencies { dependency.start() }
     // Its wait is over, and the second runs: then it is the first's turn, before the third's.
-    #expect(eventually { !queue.core.read { $0.returning.isEmpty } })
+    #expect(eventually { queue.snapshot.somebodyReturns })
     #expect(journal.entries.isEmpty)
     gates[1].open()
     #expect(queue.becomesIdle())
@@ -245,7 +245,7 @@ import Testing
     gates[0].open()
     #expect(gates[1].hasBegun())
     dependency.start()
-    #expect(eventually { !queue.core.read { $0.returning.isEmpty } })
+    #expect(eventually { queue.snapshot.somebodyReturns })
     let done = DispatchSemaphore(value: 0)
     queue.async(lifetime: lifetime) { done.signal() }
     #expect(done.waitUntilSignalled())
@@ -271,28 +271,15 @@ import Testing
     post(0)
     #expect(gate.hasBegun())
     gate.open()
-    #expect(eventually { queue.core.read { $0.yielded } == 1 })
+    #expect(eventually { queue.snapshot.yielded == 1 })
     queue.isSuspended = true
     queue.async(lifetime: .process) {}
     post(1)
-    let other = queue.core.note { state in
-      let generation = state.workerGeneration
-      let worker = state.workers.activate {
-        Worker(queue.core, generation: generation, name: "", qualityOfService: .default, underlyingQueue: nil)
-      }
-      let level = state.phases[0].take(2, into: worker.batch, pool: &state.pool, ownerLimit: .max)
-      worker.batch.publish(level: level ?? 0)
-      worker.serial = state.nextSerial()
-      #expect(worker.batch.count == 2)
-      return worker
-    }
+    let worker = queue.take(2)
+    #expect(worker.count == 2)
     awaited.finish()
     #expect(eventually { journal.entries == [0] })
-    queue.core.note { state in
-      state.reclaimBatch(from: other)
-      state.settleBatch(of: other)
-      state.leave(other)
-    }
+    queue.giveBack(worker)
     queue.isSuspended = false
     #expect(queue.becomesIdle())
     #expect(journal.entries == [0, 1])
@@ -373,7 +360,7 @@ import Testing
     }
     queue.isSuspended = false
     // The worker that had it has looked for itself, and left.
-    #expect(eventually { queue.holdsWorkBack && queue.core.read { $0.workers.activeCount } == 1 })
+    #expect(eventually { queue.holdsWorkBack && queue.snapshot.activeWorkers == 1 })
     gates[0].open()
     #expect(gates[1].hasBegun())
     post(0)
@@ -409,13 +396,7 @@ import Testing
       observation.invalidate()
     }
     #expect(queue.becomesIdle())
-    var lanes = 0
-    queue.core.read { state in
-      for phase in state.phases {
-        phase.forEachSlot { $0.forEachLane(at: LineKey.level) { if $0.line != nil { lanes += 1 } } }
-      }
-    }
-    #expect(lanes == 0)
+    #expect(queue.owners.allSatisfy { $0.lines == 0 })
   }
 
   @Test func noDeliveryBeginsAfterTheEnd() {

@@ -27,7 +27,7 @@ import Testing
     #expect(operation.outcome?.kind == "succeeded")
   }
 
-  /// When its body is over, not when it goes itself; nor does a queue take the owner up again that comes to the record later.
+  /// When its body is over, not when it goes itself; nor does a queue take the owner up again that comes to the item later.
   @Test(arguments: [(false, false), (true, false), (false, true)])
   func aStartByHandLetsGoOfTheOwner(isThrowing: Bool, isBeforeTheQueue: Bool) throws {
     let queue = queue
@@ -44,7 +44,7 @@ import Testing
         queue.async(lifetime: .forTests) {}
         queue.isSuspended = false
         #expect(queue.becomesIdle())
-        #expect(eventually { queue.core.read { $0.workers.activeCount } == 0 })
+        #expect(eventually { queue.snapshot.activeWorkers == 0 })
       }
     }
     #expect(reference.object == nil)
@@ -101,7 +101,8 @@ import Testing
     let observation = turn.observe(\.isCancelled, options: [.prior]) { turn, change in
       guard change.isPrior else { return }
       queue.isSuspended = false
-      #expect(eventually { turn.isExecuting })
+      // It may be over soon.
+      #expect(eventually { turn.didRun })
     }
     task.cancel()
     #expect(try await task.value == 1)

@@ -106,7 +106,7 @@ import Testing
     }
     await gaveUp.awaited()
     first.open()
-    #expect(eventually { isOver.isPast || queue.core.read { $0.waiting == 1 } })
+    #expect(eventually { isOver.isPast || queue.snapshot.waitingWorkers == 1 })
     #expect(!isOver.isPast)
     mayEnd.happen()
     try? await other.value

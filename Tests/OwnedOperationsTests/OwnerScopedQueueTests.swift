@@ -238,7 +238,7 @@ import Testing
     #expect(queue.statistics.succeeded == 20)
   }
 
-  /// Records of owners without work are given up while others are being made.
+  /// Owner queues without work are given up while others are being made.
   @Test func operationsOfManyOwnersAddedAtOnceAllRun() throws {
     let queue = OwnerScopedQueue()
     let ran = Counter()

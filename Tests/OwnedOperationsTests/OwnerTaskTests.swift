@@ -106,7 +106,7 @@ import Testing
     await #expect(throws: CancellationError.self) { try await task.value }
     gate.open()
     #expect(queue.becomesIdle())
-    #expect(eventually { queue.core.read { $0.yielded == 0 && $0.detached == 0 } })
+    #expect(eventually { queue.shows { $0.yielded == 0 && $0.detached == 0 } })
   }
 
   @Test func aTaskThatIsCancelledWhileItAsksForItsPermitBackGoesOn() async {
@@ -123,13 +123,13 @@ import Testing
     queue.isSuspended = false
     #expect(second.hasBegun())
     first.finish()
-    #expect(eventually { queue.core.read { !$0.returning.isEmpty } || isOver.isPast })
+    #expect(eventually { queue.snapshot.somebodyReturns || isOver.isPast })
     lifetime.end()
     #expect(isOver.happens())
     second.open()
     _ = try? await task.value
     #expect(queue.becomesIdle())
-    #expect(eventually { queue.core.read { $0.yielded == 0 && $0.detached == 0 } })
+    #expect(eventually { queue.shows { $0.yielded == 0 && $0.detached == 0 } })
   }
 
   @Test func aTaskTakesOnePermitForItsLife() async throws {

@@ -78,10 +78,10 @@ import Testing
   /// What is measured of one kind of work says nothing of what comes after a pause.
   @Test func aQueueThatHasRunOutOfWorkForgets() {
     let queue = OwnerScopedQueue()
-    queue.core.note { $0.processorShare.add(.init(processorTime: 0, time: 1_000_000)) }
+    queue.noteUse(.init(processorTime: 0, time: 1_000_000))
     queue.async(lifetime: .forTests) {}
     #expect(queue.becomesIdle())
-    #expect(eventually { queue.core.read { $0.processorShare == ProcessorShare() } })
+    #expect(eventually { queue.snapshot.processorShare == ProcessorShare() })
   }
 
   #if os(Linux)

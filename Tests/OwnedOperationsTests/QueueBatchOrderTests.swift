@@ -12,26 +12,7 @@ import Testing
     let order = Journal<Int>()
     let lifetime = OwnerLifetime()
     for number in 0..<6 { queue.async(lifetime: lifetime) { order.write(number) } }
-    queue.core.note { state in
-      let generation = state.workerGeneration
-      var workers = (0..<2).map { _ in
-        state.workers.activate {
-          Worker(queue.core, generation: generation, name: "", qualityOfService: .default, underlyingQueue: nil)
-        }
-      }
-      if isReversed { workers.reverse() }
-      for worker in workers {
-        let level = state.phases[0].take(3, into: worker.batch, pool: &state.pool, ownerLimit: .max)
-        worker.batch.publish(level: level ?? 0)
-        worker.serial = state.nextSerial()
-        #expect(worker.batch.count == 3)
-      }
-      state.reclaimBatches()
-      for worker in workers {
-        state.settleBatch(of: worker)
-        state.leave(worker)
-      }
-    }
+    #expect(queue.takeAndGiveBack([3, 3], isReversed: isReversed) == [3, 3])
     queue.maxConcurrentOperationCount = 1
     queue.isSuspended = false
     #expect(queue.becomesIdle())

@@ -4,7 +4,7 @@ import Testing
 
 @testable import OwnedOperations
 
-/// What a worker's record counts as when its body ends, or something else does that the body ends.
+/// What a worker's item counts as when its body ends, or something else does that the body ends.
 @Suite struct QueueBodyEndTests {
   private let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
 
@@ -29,8 +29,8 @@ import Testing
       gate.pass()
     }
     #expect(gate.hasBegun())
-    for _ in 0..<3 { queue.core.lookAtWorkers() }
-    #expect(queue.core.read { $0.yielded } == 0)
+    queue.lookAtWorkers(times: 3)
+    #expect(queue.snapshot.yielded == 0)
     gate.open()
     #expect(queue.becomesIdle())
   }
@@ -50,8 +50,8 @@ import Testing
     }
     let run = try graph.run(on: queue)
     #expect(gate.hasBegun())
-    for _ in 0..<3 { queue.core.lookAtWorkers() }
-    #expect(queue.core.read { $0.yielded } == 0)
+    queue.lookAtWorkers(times: 3)
+    #expect(queue.snapshot.yielded == 0)
     gate.open()
     #expect(queue.becomesIdle())
     #expect(run.nodeCounts.succeeded == 1)
@@ -64,8 +64,8 @@ import Testing
       gate.pass()
     }
     #expect(gate.hasBegun())
-    for _ in 0..<3 { queue.core.lookAtWorkers() }
-    #expect(queue.core.read { $0.yielded } == 0)
+    queue.lookAtWorkers(times: 3)
+    #expect(queue.snapshot.yielded == 0)
     gate.open()
     #expect(queue.becomesIdle())
   }
@@ -95,7 +95,7 @@ import Testing
     #expect(next.happens())
     gate.open()
     #expect(queue.becomesIdle())
-    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
+    #expect(eventually { queue.shows { $0.activeWorkers == 0 && $0.yielded == 0 } })
   }
 
   @Test func anOperationThatWasFinishedFromElsewhereAndWaitsHoldsNoPermit() {
@@ -107,7 +107,7 @@ import Testing
     queue.addOperation(late)
     #expect(eventually { late.isFinished })
     #expect(queue.becomesIdle())
-    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
+    #expect(eventually { queue.shows { $0.activeWorkers == 0 && $0.yielded == 0 } })
   }
 
   @Test func aBarrierDoesNotWaitForAnOperationThatWasFinishedInAWaitForItsQueue() {
@@ -122,11 +122,11 @@ import Testing
     queue.addBarrierBlock {}
     queue.addOperation(behind)
     gate.open()
-    #expect(eventually { queue.core.read { $0.yielded == 1 && $0.waiting == 1 } })
+    #expect(eventually { queue.shows { $0.yielded == 1 && $0.waitingWorkers == 1 } })
     operation.finish()
     #expect(eventually { behind.isFinished })
     #expect(queue.becomesIdle())
-    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
+    #expect(eventually { queue.shows { $0.activeWorkers == 0 && $0.yielded == 0 } })
   }
 
   /// Not finished; the question may be held up.
@@ -167,7 +167,7 @@ import Testing
     queue.addOperation(awaited)
     #expect(eventually { awaited.isFinished })
     #expect(queue.becomesIdle())
-    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 && $0.yielded == 0 } })
+    #expect(eventually { queue.shows { $0.activeWorkers == 0 && $0.yielded == 0 } })
   }
 
   @Test func theWaitOfAnOperationThatWasFinishedFromElsewhereStandsForNothing() {
@@ -181,9 +181,9 @@ import Testing
       isOver.happen()
     }
     queue.addOperation(operation)
-    #expect(eventually { queue.core.read { $0.waits.count == 1 && $0.waiting == 1 } })
+    #expect(eventually { queue.shows { $0.waits == 1 && $0.waitingWorkers == 1 } })
     operation.finish()
-    #expect(queue.core.read { $0.waits.count } == 1)
+    #expect(queue.snapshot.waits == 1)
     gate.open()
     #expect(isOver.happens())
     #expect(queue.becomesIdle())
@@ -211,18 +211,18 @@ import Testing
     queue.async(lifetime: owner) { job.pass() }
     #expect(job.hasBegun())
     Task(executorPreference: executor) { [queue] in await queue.finished(ownedBy: owner) }
-    #expect(eventually { queue.core.read { $0.waits.count == 1 } })
+    #expect(eventually { queue.snapshot.waits == 1 })
     owner.end()
-    #expect(eventually { queue.core.read { $0.phases[0].existingSlot(for: owner)?.hasEnded ?? false } })
+    #expect(eventually { queue.snapshot(of: owner)?.hasEnded ?? false })
     executor.isArmed.store(true, ordering: .releasing)
     job.open()
     // The worker wakes the task, and is held up there.
     #expect(executor.gate.hasBegun())
-    for _ in 0..<3 { queue.core.lookAtWorkers() }
-    #expect(queue.core.read { $0.yielded } == 1)
+    queue.lookAtWorkers(times: 3)
+    #expect(queue.snapshot.yielded == 1)
     executor.gate.open()
-    #expect(eventually { queue.core.read { $0.workers.activeCount == 0 } })
-    #expect(queue.core.read { $0.yielded } == 0)
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    #expect(queue.snapshot.yielded == 0)
   }
 
   /// A worker has put back the job that was handed to it, because only a body of its owner held the owner. That body has ended meanwhile,
@@ -249,10 +249,10 @@ import Testing
     underlying.suspend()
     gate.open()
     #expect(hasHandedOn.hasBegun())
-    queue.core.note { _ in
+    queue.whileLocked { isAwaited in
       underlying.resume()
       // The worker finds that it can't begin the job, and comes to the lock to put it back.
-      #expect(eventually { queue.core.isAwaited })
+      #expect(eventually(isAwaited))
       hasHandedOn.open()
       #expect(other.becomesIdle())
     }

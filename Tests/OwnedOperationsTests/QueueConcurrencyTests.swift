@@ -37,13 +37,13 @@ import Testing
     for _ in 0..<1_000 { queue.async(lifetime: .forTests) {} }
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}  // all who came to work have left
-    #expect(queue.core.note { state in state.workers.active.isEmpty && state.arriving == 0 })
+    #expect(queue.shows { $0.activeWorkers == 0 && $0.arrivingWorkers == 0 })
     // The monitor looks for the last time.
     let hasLooked = DispatchSemaphore(value: 0)
     QueueCore.monitorQueue.asyncAfter(deadline: .now() + .milliseconds(50)) { hasLooked.signal() }
     #expect(hasLooked.waitUntilSignalled())
-    #expect(queue.core.note { state in !state.isMonitored })
-    #expect(queue.core.note { state in state.waiting == 0 && state.blockedWorkers == 0 && state.detached == 0 })
+    #expect(!queue.snapshot.isMonitored)
+    #expect(queue.shows { $0.waitingWorkers == 0 && $0.blockedWorkers == 0 && $0.detached == 0 })
   }
 
   @Test func waitingWorkersAreNotCountedTwice() {
@@ -57,11 +57,11 @@ import Testing
     let allWait = DispatchSemaphore(value: 0)
     queue.addOperation { allWait.signal() }  // has its turn when each of the others has left its place
     #expect(allWait.waitUntilSignalled())
-    #expect(queue.core.note { state in state.waiting == 4 })
+    #expect(queue.snapshot.waitingWorkers == 4)
     queue.maxConcurrentOperationCount = OwnerScopedQueue.defaultMaxConcurrentOperationCount
     key.start()
     #expect(gate.hasBegun())
-    #expect(queue.core.note { state in state.blockedWorkers <= 1 })
+    #expect(queue.snapshot.blockedWorkers <= 1)
     gate.open()
     #expect(queue.becomesIdle())
   }
@@ -150,19 +150,16 @@ import Testing
     let underlying = DispatchQueue(label: "underlying")
     let queue = OwnerScopedQueue(underlyingQueue: underlying)
     let lifetime = OwnerLifetime()
-    let (first, second) = (Gate(), Gate())
-    underlying.async { first.pass() }
+    let gate = Gate()
+    underlying.async { gate.pass() }
     let task = Task { try await queue.run(lifetime: lifetime) { Issue.record("has run") } }
-    while queue.operationCount == 0 { await Task.yield() }
-    underlying.async { second.pass() }
-    first.open()
-    await Task.detached { _ = second.hasBegun() }.value
+    while queue.operations.first?.isExecuting != true { await Task.yield() }
     lifetime.end()
-    second.open()
+    gate.open()
     await #expect(throws: CancellationError.self) { try await task.value }
   }
 
-  /// The turn takes the only slot; what the task itself has to do must not need it.
+  /// The turn takes the only permit; what the task itself has to do must not need it.
   @Test func taskThatPrefersASerialQueueMayTakeATurnThere() async throws {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let done = DispatchSemaphore(value: 0)

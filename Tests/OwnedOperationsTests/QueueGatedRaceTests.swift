@@ -136,7 +136,7 @@ import Testing
     queue.async(lifetime: lifetime) { Issue.record("has run") }
     LifetimeReaper.resume(lifetime)
     #expect(queue.becomesIdle())
-    #expect(queue.core.note { state in state.suspendedOwners.isEmpty })
+    #expect(queue.snapshot.suspendedOwners == 0)
     #expect(queue.statistics.skippedForEndedOwners == 2)
   }
 

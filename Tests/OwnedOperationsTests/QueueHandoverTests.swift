@@ -12,15 +12,12 @@ import Testing
     let threads = makeThreads()
     let queue = OwnerScopedQueue(underlyingQueue: threads)
     queue.async(lifetime: .forTests) {}
-    let (hasHandover, isInBatch) = queue.core.note { state in
-      (state.handoff != nil, state.workers.active.first?.batch.hasRecords ?? false)
-    }
-    #expect(hasHandover && isInBatch)
+    #expect(queue.shows { $0.hasHandoff && $0.batchHasItems })
     #expect(queue.statistics.pending == 1)
     threads.activate()
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}
-    #expect(queue.core.note { state in state.handoff == nil && state.arriving == 0 })
+    #expect(queue.shows { !$0.hasHandoff && $0.arrivingWorkers == 0 })
     #expect(queue.statistics.succeeded == 1)
   }
 
@@ -45,7 +42,7 @@ import Testing
     queue.ownerFairness = fairness
     let (lifetime, journal) = (OwnerLifetime(), Journal<String>())
     queue.async(lifetime: lifetime) { journal.write("handed") }
-    #expect(queue.core.note { $0.handoff != nil })
+    #expect(queue.snapshot.hasHandoff)
     queue.async(lifetime: lifetime, priority: .low) { journal.write("low") }
     queue.async(lifetime: lifetime, priority: .veryHigh) { journal.write("urgent") }
     queue.addOperation(lifetime: lifetime, priority: .high) { journal.write("high") }
@@ -128,29 +125,29 @@ import Testing
   @Test func workerOnItsWayIsNotTakenForBlocked() {
     let threads = makeThreads()
     let queue = OwnerScopedQueue(underlyingQueue: threads)
-    queue.core.note { state in state.recordTime = 1_000 }
+    queue.setItemTime(1_000)
     queue.async(lifetime: .forTests) {}
-    for _ in 0..<3 { queue.core.lookAtWorkers() }
-    #expect(queue.core.note { state in state.blockedWorkers == 0 && state.recordTime == 1_000 && state.handoff != nil })
+    queue.lookAtWorkers(times: 3)
+    #expect(queue.shows { $0.blockedWorkers == 0 && $0.itemTime == 1_000 && $0.hasHandoff })
     threads.activate()
     #expect(queue.becomesIdle())
   }
 
   /// Where jobs take longer than a worker's way, the next worker doesn't wait for the one before to arrive and find that there is more.
-  @Test(arguments: [(UInt64(20_000), Scheduler.processors), (100, 1)])
+  @Test(arguments: [(UInt64(20_000), Processors.count), (100, 1)])
   func workersSetOutTogetherForLongJobs(nanoseconds: UInt64, expected: Int) {
     let threads = makeThreads()
     let queue = OwnerScopedQueue(underlyingQueue: threads)
-    queue.core.note { state in state.recordTime = nanoseconds }
+    queue.setItemTime(nanoseconds)
     let ran = Counter()
-    for _ in 0..<10 * Scheduler.processors { queue.async(lifetime: .forTests) { ran.add() } }
-    let arriving = queue.core.note { state in state.arriving }
+    for _ in 0..<10 * Processors.count { queue.async(lifetime: .forTests) { ran.add() } }
+    let arriving = queue.snapshot.arrivingWorkers
     #expect(arriving == expected)
     threads.activate()
     #expect(queue.becomesIdle())
     threads.sync(flags: .barrier) {}
-    #expect(ran.value == 10 * Scheduler.processors)
-    #expect(queue.core.note { state in state.arriving == 0 && state.workers.activeCount == 0 })
+    #expect(ran.value == 10 * Processors.count)
+    #expect(queue.shows { $0.arrivingWorkers == 0 && $0.activeWorkers == 0 })
   }
 
   @Test func limitHoldsWhileAHandedJobRuns() {
@@ -163,7 +160,7 @@ import Testing
     }
     #expect(gate.hasBegun())
     for number in 1...100 { queue.async(lifetime: .forTests) { journal.write(number) } }
-    let active = queue.core.note { state in state.workers.activeCount }
+    let active = queue.snapshot.activeWorkers
     #expect(active == 1)
     gate.open()
     #expect(queue.becomesIdle())
@@ -182,6 +179,6 @@ import Testing
       }
     }
     #expect(ran.value == 6_000)
-    #expect(queue.core.note { state in state.handoff == nil && state.unfinished == 0 })
+    #expect(queue.shows { !$0.hasHandoff && $0.unfinished == 0 })
   }
 }

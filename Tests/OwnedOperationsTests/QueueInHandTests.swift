@@ -32,12 +32,11 @@ import Testing
     queue.async(owner: owner.value.unsafelyUnwrapped) { _ in Issue.record("has run") }
     leaveOwnerToABody(other)
     // The worker begins, finds out that it can't, and wants the lock to put the job back.
-    let cancelled = queue.core.mutate { state, _ in
+    let ownersWithWork = queue.takeAllWhileLocked { isAwaited in
       threads.resume()
-      while !queue.core.isAwaited { usleep(100) }
-      return state.takeAll()
+      while !isAwaited() { usleep(100) }
     }
-    #expect(cancelled.taken.isEmpty)
+    #expect(ownersWithWork == 0)
     #expect(queue.becomesIdle())
     let statistics = queue.statistics
     #expect(statistics.started == 0 && statistics.cancelled == 1 && statistics.skippedForEndedOwners == 0)
@@ -103,7 +102,7 @@ import Testing
     #expect(deinitGate.hasBegun())
     let next = Event()
     queue.async(lifetime: .forTests) { next.happen() }
-    for _ in 0..<3 { queue.core.lookAtWorkers() }
+    queue.lookAtWorkers(times: 3)
     #expect(next.happens())
     deinitGate.open()
     operation.cancel()

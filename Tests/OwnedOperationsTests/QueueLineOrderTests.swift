@@ -37,7 +37,7 @@ import Testing
     for number in 0..<20 { add(number, to: [nil, lines[2], lines[0], nil, lines[1], lines[1], lines[0]][number % 7]) }
     queue.setSuspended(false, ownedBy: other)
     // All that is not held has run, so a worker has come to what is.
-    #expect(eventually { queue.core.read { $0.firstPhase.with { $0.readyCount } } == 0 })
+    #expect(eventually { queue.snapshot.readyCount == 0 })
     #expect(order.entries.isEmpty)
     if isLimit { gate.open() }
     queue.maxConcurrentOperationCount = 1
@@ -47,36 +47,9 @@ import Testing
     #expect(order.entries == Array(0..<20))
   }
 
-  /// Workers that the test plays take so many records, one after the other, and give them back. The queue is suspended, so that no others
-  /// take anything.
-  /// - Returns: how many each has got.
-  @discardableResult
-  private func takeAndGiveBack(_ counts: [Int], of queue: OwnerScopedQueue) -> [Int] {
-    queue.core.note { state in
-      let generation = state.workerGeneration
-      let workers = counts.map { count in
-        let worker = state.workers.activate {
-          Worker(queue.core, generation: generation, name: "", qualityOfService: .default, underlyingQueue: nil)
-        }
-        let level = state.phases[0].take(count, into: worker.batch, pool: &state.pool, ownerLimit: state.ownerLimit)
-        worker.batch.publish(level: level ?? 0)
-        worker.serial = state.nextSerial()
-        return worker
-      }
-      let taken = workers.map { $0.batch.count }
-      state.reclaimBatches()
-      for worker in workers {
-        state.settleBatch(of: worker)
-        state.leave(worker)
-      }
-      return taken
-    }
-  }
-
   /// All of them would be held again, one by one, by each worker that comes to them: for each delivery as much work as deliveries wait.
   @Test func ofALineThatGoesOnOnlyTheOldestComesBack() {
     let (queue, order) = (queue, order)
-    @Sendable func readyCount() -> Int { queue.core.read { $0.firstPhase.with { $0.readyCount } } }
     let (lines, gate) = ((0..<2).map { _ in SerialLine(queue, lifetime) }, Gate())
     queue.maxConcurrentOperationCount = 2
     lines[0].add {
@@ -86,11 +59,11 @@ import Testing
     #expect(gate.hasBegun())
     for number in 0..<100 { add(number, to: lines[number % 2]) }
     // Those of the other line have run, and those of this one were come to.
-    #expect(eventually { order.entries.count == 50 && readyCount() == 0 })
+    #expect(eventually { order.entries.count == 50 && queue.snapshot.readyCount == 0 })
     queue.isSuspended = true
     gate.open()
-    #expect(eventually { queue.core.read { $0.workers.activeCount } == 0 })
-    #expect(readyCount() == 1)
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    #expect(queue.snapshot.readyCount == 1)
     queue.isSuspended = false
     #expect(queue.becomesIdle())
     #expect(order.entries.filter { $0 % 2 == 0 } == Array(stride(from: 0, to: 100, by: 2)))
@@ -131,9 +104,9 @@ import Testing
     queue.isSuspended = true
     add(0, to: nil)
     add(1, to: line)
-    #expect(takeAndGiveBack([1, 1], of: queue) == [1, 0])
+    #expect(queue.takeAndGiveBack([1, 1]) == [1, 0])
     gate.open()
-    #expect(eventually { queue.core.read { $0.workers.activeCount } == 0 })
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
     queue.isSuspended = false
     #expect(queue.becomesIdle())
     #expect(order.entries == [0, 1])
@@ -154,7 +127,7 @@ import Testing
         case 0: queue.setSuspended(true, ownedBy: owners[owner])
         case 1: queue.setSuspended(false, ownedBy: owners[owner])
         case 2: queue.maxConcurrentOperationCountPerOwner = [-1, 1, 2][owner]
-        case 3: takeAndGiveBack((0..<3).map { _ in Int.random(in: 1..<5, using: &random) }, of: queue)
+        case 3: queue.takeAndGiveBack((0..<3).map { _ in Int.random(in: 1..<5, using: &random) })
         case 4..<7:
           queue.async(lifetime: owners[owner]) { [order = orders[owner]] in order.write(number) }
         default:

@@ -5,16 +5,8 @@ import Testing
 
 /// What is over leaves nothing behind, even in a queue that does not get to it.
 @Suite struct QueueMemoryTests {
-  private func recordCount(in queue: OwnerScopedQueue) -> Int {
-    queue.core.note { state in
-      var count = 0
-      for phase in state.phases {
-        phase.forEachSlot { slot in
-          for level in 0..<PriorityLevel.count { count += slot.lane(at: level)?.work.count ?? 0 }
-        }
-      }
-      return count
-    }
+  private func itemCount(in queue: OwnerScopedQueue) -> Int {
+    queue.owners.reduce(0) { $0 + $1.items }
   }
 
   private static let kinds = ["of the queue", "of one owner", "of an owner each", "of another priority"]
@@ -38,7 +30,7 @@ import Testing
       }
       if number % 1_000 != 500 { operation.cancel() }
     }
-    #expect(recordCount(in: queue) < 500)
+    #expect(itemCount(in: queue) < 500)
     #expect(queue.operationCount == 10)
     queue.isSuspended = false
     #expect(queue.becomesIdle())
@@ -71,7 +63,7 @@ import Testing
         expected.removeAll { $0.owner == 2 }
       }
     }
-    #expect(recordCount(in: queue) < 3 * expected.count)
+    #expect(itemCount(in: queue) < 3 * expected.count)
     if isHeld { queue.setSuspended(false, ownedBy: owners[1]) }
     gate.open()
     #expect(queue.becomesIdle())
@@ -109,14 +101,41 @@ import Testing
       try graph.run(on: queue).cancel()
     }
     #expect(live.value == 0)
-    #expect(recordCount(in: queue) < 500)
+    #expect(itemCount(in: queue) < 500)
     queue.isSuspended = false
     #expect(queue.becomesIdle())
     #expect(queue.statistics.cancelled == 10_000)
   }
 
+  /// They have some ten kilobytes each, and a queue may have had dozens while bodies blocked.
+  @Test func aQueueThatIsIdleKeepsNoWorkers() {
+    let queue = OwnerScopedQueue()
+    queue.maxConcurrentOperationCount = 20
+    let begun = DispatchGroup()
+    let mayEnd = DispatchSemaphore(value: 0)
+    for _ in 0..<20 {
+      begun.enter()
+      queue.async(lifetime: .forTests) {
+        begun.leave()
+        mayEnd.wait()
+      }
+    }
+    #expect(begun.wait(timeout: .now() + 30) == .success)
+    queue.tidyUp()  // which leaves alone who is active
+    #expect(queue.snapshot.activeWorkers >= 20)
+    for _ in 0..<20 { mayEnd.signal() }
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    queue.tidyUp()
+    #expect(queue.snapshot.restingWorkers == 0)
+    let ran = Counter()
+    queue.async(lifetime: .forTests) { ran.add() }
+    #expect(queue.becomesIdle())
+    #expect(ran.value == 1)
+  }
+
   /// Nobody tells a queue that a lifetime which still is held will have no more work.
-  @Test func slotsOfLifetimesWithoutWorkDoNotPileUp() {
+  @Test func ownerQueuesOfLifetimesWithoutWorkDoNotPileUp() {
     let queue = OwnerScopedQueue()
     var lifetimes: [OwnerLifetime] = []
     var most = 0
@@ -125,7 +144,7 @@ import Testing
       lifetimes.append(lifetime)
       queue.async(lifetime: lifetime) {}
       if number % 50 == 49 { #expect(queue.becomesIdle()) }
-      most = max(most, queue.core.note { state in state.phases[0].slotCount })
+      most = max(most, queue.snapshot.ownerQueues)
     }
     #expect(most <= 256)
     withExtendedLifetime(lifetimes) {}

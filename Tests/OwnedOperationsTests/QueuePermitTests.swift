@@ -237,7 +237,7 @@ import Testing
     }
     #expect(second.hasBegun())  // the first has left its permit to it
     other.open()
-    while queue.core.note({ state in state.returning.isEmpty }) { sched_yield() }
+    while !queue.snapshot.somebodyReturns { sched_yield() }
     second.open()
     #expect(queue.becomesIdle())
     #expect(room.mostInside == 1)
@@ -294,7 +294,7 @@ import Testing
     final class Flag: Sendable { let isSet = Atomic<Bool>(false) }
     let flag = Flag()
     // Each keeps its processor busy until the last job has run.
-    for _ in 0..<Scheduler.processors {
+    for _ in 0..<Processors.count {
       queue.async(lifetime: lifetime) { while !flag.isSet.load(ordering: .acquiring) { Pause.spin(100) } }
     }
     queue.async(lifetime: lifetime) { flag.isSet.store(true, ordering: .releasing) }

@@ -173,9 +173,9 @@ import Testing
     let operation = Reluctant()
     queue.addOperation(operation)
     operation.blocksNext.value = true
-    Thread.detachNewThread { queue.core.askWatched() }
+    Thread.detachNewThread { queue.askWatched() }
     #expect(operation.gate.hasBegun())  // some thread is asking
-    queue.core.askWatched()
+    queue.askWatched()
     operation.blocksNext.value = false
     operation.gate.open()
     operation.isWilling.value = true

@@ -67,7 +67,7 @@ import Testing
     let dependency = OwnedBlockOperation(lifetime: .forTests) {}
     operation.addDependency(dependency)
     operation.isOpen.value = true
-    queue.core.askWatched()
+    queue.askWatched()
     #expect(operation.ran.value == 0)
     queue.addOperation(dependency)
     #expect(queue.becomesIdle())
@@ -196,13 +196,13 @@ import Testing
         operation.addDependency(gate)
         queue.addOperation(operation)
       }
-      #expect(queue.core.note { state in state.watched.count(.blocked) } == 300)
+      #expect(queue.snapshot.blockedWatched == 300)
       operations[7].cancel()
-      while !operations[7].isFinished { queue.core.askWatched() }
+      while !operations[7].isFinished { queue.askWatched() }
       gate.start()
       #expect(queue.becomesIdle())
       #expect(operations.allSatisfy { $0.isFinished })
-      #expect(queue.core.note { state in state.watched.isEmpty })
+      #expect(queue.snapshot.watched == 0)
     }
     #expect(gone.waitUntilSignalled())
     #expect(seen.object == nil)

@@ -96,11 +96,7 @@ import Testing
       let gate = Gate()
       let operation = OwnedBlockOperation(lifetime: .forTests) { gate.pass() }
       let hasReturned = DispatchSemaphore(value: 0)
-      queue.core.note { state in
-        guard case .ready = state.insert(operation, to: queue) else {
-          Issue.record("not attached")
-          return
-        }
+      let isAttached = queue.attach(operation) {
         Thread.detachNewThread {
           operation.start()
           hasReturned.signal()
@@ -111,8 +107,8 @@ import Testing
           gate.open()
           while !operation.isFinished {}
         }
-        state.takeBack(operation)
       }
+      #expect(isAttached)
       let during = queue.statistics
       #expect(during.enqueued == 0 && during.pending == 0 && during.executing == 0)
       if !isFinishedFirst { gate.open() }

@@ -92,28 +92,24 @@ import Testing
     for _ in 0..<3 { #expect(released.waitUntilSignalled()) }
   }
 
-  /// The end of an owner finds its slot, and counts what it took out after the phase with the slot has gone.
-  @Test func stageMayGoBeforeTheEndOfAnOwnerIsCounted() {
+  /// The end of an owner finds its owner queue, and counts what it took out after the phase with the owner queue has gone.
+  @Test func phaseMayGoBeforeTheEndOfAnOwnerIsCounted() {
     let queue = OwnerScopedQueue()
     queue.maxConcurrentOperationCountPerOwner = 1
     let lifetime = OwnerLifetime()
     queue.isSuspended = true
     let operation = queue.addOperation(lifetime: lifetime) {}
     queue.addBarrierBlock {}
-    let (slot, taken) = queue.core.note { state -> (OwnerSlot?, [TakenWork]) in
-      guard let slot = state.phases[0].existingSlot(for: lifetime) else { return (nil, []) }
-      slot.hasEnded = true
-      return (slot, state.takePending(of: slot))
-    }
+    let taken = queue.takePending(ofEnded: lifetime)
     operation.cancel()
     queue.isSuspended = false
     #expect(queue.becomesIdle())
-    guard let slot else {
-      Issue.record("no slot")
+    guard let taken else {
+      Issue.record("no owner queue")
       return
     }
-    queue.core.finishCancelling(taken, of: slot, forEndedOwner: true)
-    #expect(slot.isRemoved)
+    queue.finishCancelling(taken)
+    #expect(taken.isPhaseOver)
     #expect(queue.operationCount == 0)
   }
 

@@ -34,7 +34,7 @@ import Testing
       queue.waitUntilFinished(ownedBy: c)
       outsideIsOver.happen()
     }
-    #expect(eventually { queue.core.read { $0.waits.count == 3 && $0.waiting == 2 } })
+    #expect(eventually { queue.shows { $0.waits == 3 && $0.waitingWorkers == 2 } })
     gate.open()
     #expect(outsideIsOver.happens())
     #expect(firstIsOver.happens() && secondIsOver.happens())
@@ -57,14 +57,14 @@ import Testing
         await second.finished()
         await part
       })
-    #expect(eventually { queue.core.read { $0.yielded == 1 } })
+    #expect(eventually { queue.snapshot.yielded == 1 })
     queue.async(lifetime: another) { gate.pass() }
     #expect(gate.hasBegun())
     first.cancel()
-    #expect(eventually { queue.core.read { $0.returning.contains { _ in true } } })
+    #expect(eventually { queue.snapshot.somebodyWaitsToReturn })
     queue.addOperation(second)
     secondMayWait.happen()
-    #expect(eventually { queue.core.read { $0.returning.isEmpty } })
+    #expect(eventually { !queue.snapshot.somebodyReturns })
     gate.open()
     #expect(eventually { second.isFinished })
     #expect(queue.becomesIdle())
@@ -80,8 +80,8 @@ import Testing
     let operation = Async { await late.finished() }
     queue.addOperation(operation)
     operation.start()
-    #expect(eventually { queue.core.read { !$0.taskPermits.isEmpty } })
-    #expect(queue.core.read { $0.yielded } == 0)
+    #expect(eventually { queue.snapshot.taskPermits > 0 })
+    #expect(queue.snapshot.yielded == 0)
     late.cancel()
     queue.isSuspended = false
     #expect(queue.becomesIdle())
@@ -114,12 +114,12 @@ import Testing
     let operation = Slow(late)
     queue.addOperation(operation)
     #expect(operation.gate.hasBegun())
-    #expect(eventually { queue.core.read { !$0.taskPermits.isEmpty } })
-    #expect(queue.core.read { $0.yielded } == 0)
+    #expect(eventually { queue.snapshot.taskPermits > 0 })
+    #expect(queue.snapshot.yielded == 0)
     operation.gate.open()
-    #expect(eventually { queue.core.read { $0.yielded == 1 && $0.detached == 1 } })
+    #expect(eventually { queue.shows { $0.yielded == 1 && $0.detached == 1 } })
     late.removeDependency(never)
     #expect(queue.becomesIdle())
-    #expect(queue.core.read { $0.yielded == 0 && $0.detached == 0 })
+    #expect(queue.shows { $0.yielded == 0 && $0.detached == 0 })
   }
 }

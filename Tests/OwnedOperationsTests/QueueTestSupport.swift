@@ -30,17 +30,6 @@ extension OwnerScopedQueue {
   func becomesIdle() -> Bool { returns { self.waitUntilAllOperationsAreFinished() } }
 }
 
-extension OwnerScopedQueue {
-  /// Whether there is work that waits because only bodies hold its owner.
-  var holdsWorkBack: Bool {
-    core.note { state in
-      var isHeldBack = false
-      for phase in state.phases { phase.forEachSlot { if $0.isHeldBack { isHeldBack = true } } }
-      return isHeldBack
-    }
-  }
-}
-
 /// Work that has begun, and goes on until it is told to end.
 final class Gate: Sendable {
   private let begun = DispatchSemaphore(value: 0)

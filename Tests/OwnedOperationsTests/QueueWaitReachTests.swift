@@ -183,7 +183,7 @@ import Testing
     third.isSuspended = false
     #expect(eventually { third.holdsWorkBack })
     body.open()
-    #expect(eventually { queue.core.note { state in state.waiting == 1 } })
+    #expect(eventually { queue.snapshot.waitingWorkers == 1 })
     #expect(third.holdsWorkBack)
     foreign.open()
     #expect(queue.becomesIdle())
@@ -210,7 +210,7 @@ import Testing
     third.isSuspended = false
     #expect(eventually { third.holdsWorkBack })
     body.open()
-    #expect(eventually { queue.core.note { state in state.waiting == 1 } })
+    #expect(eventually { queue.snapshot.waitingWorkers == 1 })
     #expect(third.holdsWorkBack)
     foreign.open()
     #expect(queue.becomesIdle())
@@ -231,7 +231,7 @@ import Testing
       other.addOperation(after)
     } else {
       other.async(lifetime: .forTests) { work.waitUntilFinished() }
-      #expect(eventually { other.core.note { state in state.waiting == 1 } })
+      #expect(eventually { other.snapshot.waitingWorkers == 1 })
     }
     queue.async(owner: box.owner) { _ in
       body.pass()
@@ -252,7 +252,7 @@ import Testing
     let queue = OwnerScopedQueue()
     let work = Self.block()
     queue.async(lifetime: .forTests) { work.waitUntilFinished() }
-    #expect(eventually { queue.core.read { $0.waiting == 1 } })
+    #expect(eventually { queue.snapshot.waitingWorkers == 1 })
     queue.maxConcurrentOperationCount = 1
     queue.addOperation(work)
     #expect(eventually { work.isFinished })
@@ -263,7 +263,7 @@ import Testing
     let queue = OwnerScopedQueue()
     let work = Self.block()
     queue.async(lifetime: .forTests) { work.waitUntilFinished() }
-    #expect(eventually { queue.core.read { $0.waiting == 1 } })
+    #expect(eventually { queue.snapshot.waitingWorkers == 1 })
     queue.maxConcurrentOperationCountPerOwner = 1
     queue.addOperation(work)
     #expect(eventually { work.isFinished })
@@ -324,7 +324,7 @@ import Testing
       })
     #expect(between.hasBegun())
     between.open()
-    #expect(eventually { other.core.read { $0.waiting == 1 } })
+    #expect(eventually { other.snapshot.waitingWorkers == 1 })
     body.open()
     #expect(queue.becomesIdle())
     #expect(other.becomesIdle())
@@ -338,7 +338,7 @@ import Testing
     other.addOperation(outer)
     #expect(eventually { inner.lock.withLock { inner.extras?.currentWaits.isEmpty == false } })
     queue.async(lifetime: .forTests) { outer.waitUntilFinished() }
-    #expect(eventually { queue.core.read { $0.waiting == 1 } })
+    #expect(eventually { queue.snapshot.waitingWorkers == 1 })
     queue.addOperation(work)
     #expect(eventually { work.isFinished })
     #expect(queue.becomesIdle() && other.becomesIdle())

@@ -64,7 +64,7 @@ import Testing
     #expect(queue.operationCount == 0)
   }
 
-  @Test func waitersOfAnOwnerAreWokenByItsEndWhileEveryWorkerIsStuck() {
+  @Test func waitersOfAnOwnerAreWokenByItsEndWhileEveryWorkerIsBlocked() {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
     let (lifetime, other) = (OwnerLifetime(), OwnerLifetime())
     let gates = [Gate(), Gate()]

@@ -12,7 +12,7 @@ static inline void cdh_pause(void) {
 }
 
 /// What each thread carries along: a pointer for each purpose, null at first.
-extern _Thread_local void *_Nullable cdh_thread_slots[8];
+extern _Thread_local void *_Nullable cdh_thread_slots[9];
 
 static inline void *_Nullable cdh_thread_slot(int index) { return cdh_thread_slots[index]; }
 static inline void cdh_set_thread_slot(int index, void *_Nullable value) { cdh_thread_slots[index] = value; }
@@ -83,6 +83,7 @@ _Bool cdh_thread_usage(struct cdh_usage *_Nonnull usage);
 #if !defined(__APPLE__)
 
 #include <stddef.h>
+#include <stdint.h>
 
 #pragma clang assume_nonnull begin
 
@@ -117,6 +118,12 @@ size_t cdh_reference_count(void *object);
 /// Holds on to the memory of an object, which outlives the object then, until `cdh_release_memory`.
 void cdh_hold_memory(void *object);
 void cdh_release_memory(void *object);
+
+/// Suspends the Dispatch queue whose work this thread does, if it has the label, and holds on to it until `cdh_resume_queue`. The work
+/// under way is finished. Returns what to resume it with, once; or 0, and suspends nothing, if it has another label or there is no such
+/// queue.
+uintptr_t cdh_pause_current_queue(const char *label);
+void cdh_resume_queue(uintptr_t queue);
 
 #pragma clang assume_nonnull end
 

@@ -130,7 +130,7 @@ final class ObservationTable: @unchecked Sendable {  // by the protocol above
     if entry !== allNames {
       audience.add(entry, object)
     } else if let named = names[name] {
-      if named.isRegistered { return audience }
+      if named.isRegistered, !Mutation.postIsHeardTwice.isOn { return audience }
       audience.add(named, object)
     }
     if let allNames { audience.add(allNames, object) }
@@ -154,8 +154,11 @@ final class ObservationTable: @unchecked Sendable {  // by the protocol above
       return entry.living == 0 ? settle(entry) : []
     }
     guard !unregistered.isEmpty else { return }
-    // This may be the last reference to the center, and to what its blocks have captured.
-    let unregister: @Sendable () -> Void = { [center] in for entry in unregistered { entry.unregister(from: center) } }
+    // This may be the last reference to the center, and to what its blocks have captured. Foundation lets go of a block under a lock of its
+    // own: the table, which is captured there, must not go with it.
+    let unregister: @Sendable () -> Void = { [self, center] in
+      withExtendedLifetime(self) { for entry in unregistered { entry.unregister(from: center) } }
+    }
     if inBackground { DeferredCalls.add(unregister) } else { unregister() }
   }
 

@@ -63,7 +63,7 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   public var isValid: Bool {
     if isOver.load(ordering: .acquiring) { return false }
     if let objectEnd, !objectEnd.lifetime.isAlive { return false }
-    return lifetime.isAlive
+    return lifetime.isAlive || Mutation.handlerSkipsTheLifetime.isOn
   }
 
   /// For lists, under the lock of the table.
@@ -71,7 +71,8 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
 
   /// Ends the observation, and releases its handler. When this returns, the handler doesn't begin any more, on no thread; a call that is
   /// under way goes on, and is not waited for. Deliveries that wait for their turn on a queue are dropped. Any thread, also from inside a
-  /// handler. Amortised constant time.
+  /// handler.
+  /// - Complexity: amortised constant.
   public func invalidate() { end(inBackground: false) }
 
   /// - Parameter inBackground: the thread must not run what is the user's, such as deinits of what was captured.
@@ -91,7 +92,7 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
 
   /// Has the observation end with its owner and its object. Once, when the table has it.
   func joinLifetimes() {
-    guard lifetime.join(self), objectEnd?.join() ?? true else { return end(inBackground: false) }
+    guard lifetime.join(self) || Mutation.observationMissesTheEnd.isOn, objectEnd?.join() ?? true else { return end(inBackground: false) }
     // Ended by somebody before it had joined.
     if isOver.load(ordering: .acquiring) {
       lifetime.leave(self)

@@ -15,19 +15,19 @@
 /// them short, and wait for nothing in them. What a body takes out of the state and drops is released inside the body. Where that may run
 /// code that comes back here, return it from the body, or use ``replace(with:file:line:)``. A state that is itself an object, of a class
 /// or an `AnyObject`, or an optional one, is released outside in any case.
-///
-/// ## Protocol
-///
-/// - `state` is read between `beginRead` and `endRead` of `lock`, and written between `beginWrite` and `endWrite`, by bodies that don't let
-///   it out.
-/// - A body is on one thread from its begin to its end. Each thread keeps a stack of what it is inside of (`ProtectedUse`).
-/// - A call looks through that before it takes the lock. If it finds this object, that is a precondition failure, which names both calls.
-/// - A read inside of a read, too: a writer may wait in between, for the outer one, and the inner one for it.
-/// - Uses of different objects may be nested; that they are nested in the same order everywhere is up to the caller, as with all locks.
-/// - `writeLater` takes the same hold as `write`, inside a job of a serial queue, or a barrier of any: between two of them the queue keeps
-///   the order, with other calls the lock does.
-/// - `state` goes with the object. By then nobody uses it, since each call holds the object.
-public final class Protected<State>: @unchecked Sendable {  // by the protocol above
+public final class Protected<State>: @unchecked Sendable {  // by the protocol below
+  // Protocol
+  //
+  // - `state` is read between `beginRead` and `endRead` of `lock`, and written between `beginWrite` and `endWrite`, by bodies that don't
+  //   let it out.
+  // - A body is on one thread from its begin to its end. Each thread keeps a stack of what it is inside of (`ProtectedUse`).
+  // - A call looks through that before it takes the lock. If it finds this object, that is a precondition failure, which names both calls.
+  // - A read inside of a read, too: a writer may wait in between, for the outer one, and the inner one for it.
+  // - Uses of different objects may be nested; that they are nested in the same order everywhere is up to the caller, as with all locks.
+  // - `writeLater` takes the same hold as `write`, inside a job of a serial queue, or a barrier of any: between two of them the queue keeps
+  //   the order, with other calls the lock does.
+  // - `state` goes with the object. By then nobody uses it, since each call holds the object.
+
   private let state: UnsafeMutablePointer<State>
   let lock = ReadWriteLock()
   let lateWrites = LazyObject()
@@ -80,7 +80,7 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol a
     try alone(by: "withState", file, line, body)
   }
 
-  @inline(__always)
+  @inline(__always)  // for each use
   private func alone<Result, Failure: Error>(
     by call: StaticString, _ file: StaticString, _ line: UInt, _ body: (inout sending State) throws(Failure) -> sending Result
   ) throws(Failure) -> sending Result {
@@ -96,7 +96,7 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol a
   }
 
   /// Inside a write, before its body. The state's only word, if it is one reference: of any other this would be a piece.
-  @inline(__always)
+  @inline(__always)  // for each use
   private var formerReference: AnyObject? { isReference ? UnsafeRawPointer(state).load(as: AnyObject?.self) : nil }
 
   /// Puts a new state in the place of the old one, which goes to the caller: it is not released while anybody waits.
@@ -169,7 +169,7 @@ extension Protected where State: Sendable {
   }
 
   /// Without a copy, whose reference would be counted in one place by all readers: what can't be copied is borrowed.
-  @inline(__always)
+  @inline(__always)  // for each use
   private static func lend<Value: ~Copyable, Result, Failure: Error>(
     _ place: UnsafePointer<Value>, to body: (borrowing Value) throws(Failure) -> Result
   ) throws(Failure) -> Result {

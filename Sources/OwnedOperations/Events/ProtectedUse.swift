@@ -4,15 +4,13 @@ import CDeinitHook
 /// object is waited for, and popped after it was left.
 enum ProtectedUse {
   /// Before the object's lock is taken.
-  @inline(__always)
   static func enter(_ object: AnyObject, by call: StaticString, _ file: StaticString, _ line: UInt) {
-    let address = UnsafeRawPointer(Unmanaged.passUnretained(object).toOpaque())
+    let address = UnsafeRawPointer(Borrowed(object).address)
     if cdh_count_of_uses() > 0 { checkNesting(address, object, call, file, line) }
     cdh_push_use(cdh_use(object: address, call: text(call), file: text(file), line: line))
   }
 
   /// After the object's lock was left.
-  @inline(__always)
   static func leave() { cdh_pop_use() }
 
   @inline(never)
@@ -32,7 +30,6 @@ enum ProtectedUse {
       "\(type(of: object)).\(call) at \(file):\(line) is inside bodies of \(CDH_MOST_USES) others; nest them less deeply")
   }
 
-  @inline(__always)
   private static func text(_ string: StaticString) -> UnsafePointer<CChar>? {
     string.hasPointerRepresentation ? UnsafeRawPointer(string.utf8Start).assumingMemoryBound(to: CChar.self) : nil
   }

@@ -5,7 +5,7 @@ import Synchronization
 extension GraphRun {
   // MARK: On a worker
 
-  /// Runs a node whose record came up, or a bundle of roots; then those that it made ready, and so on. It doesn't go through the queue as
+  /// Runs a node whose item came up, or a bundle of roots; then those that it made ready, and so on. It doesn't go through the queue as
   /// long as nothing stands against it: a successor of another owner or priority, more urgent work, a limit or a suspension, or other work
   /// that has waited for a while. What it can't run at once waits in the worker's `NodeStack`, where others can take it.
   func run(from number: UInt32, on worker: AnyObject) {
@@ -41,7 +41,7 @@ extension GraphRun {
         collectReady(after: node, keeping: attributes, into: &found)
       case .failed:
         states[Int(node)].store(outcome.rawValue, ordering: .releasing)
-        queue.countFailedNode(slot(attributes.lifetime), on: worker, after: succeeded)
+        queue.countFailedNode(ownerQueue(attributes.lifetime), on: worker, after: succeeded)
         if policy == .requireSuccess { blame(node) }
         collectReady(after: node, keeping: attributes, into: &found)
       default:
@@ -76,7 +76,7 @@ extension GraphRun {
     guard number >= structure.nodeCount else { return claim(number) ? number : nil }
     var last: UInt32?
     for node in structure.nodes(ofBundle: number).reversed() where claim(node) {
-      // There is room: the stack is empty when a record begins, and larger than a bundle.
+      // There is room: the stack is empty when a work item begins, and larger than a bundle.
       if let last { _ = stack.push(last, of: source(of: last)) }
       last = node
     }
@@ -89,10 +89,9 @@ extension GraphRun {
   }
 
   /// Where the node goes back to.
-  @inline(__always)  // for each record
   func source(of node: UInt32) -> NodeStack.Source {
     let attributes = arrays.attributes[Int(node)]
-    return NodeStack.Source(run: self, slot: slots[attributes.lifetime].unsafelyUnwrapped.borrowed, level: attributes.level)
+    return NodeStack.Source(run: self, ownerQueue: ownerQueues[attributes.lifetime].unsafelyUnwrapped.borrowed, level: attributes.level)
   }
 
   func list(_ nodes: ContiguousArray<UInt32>) -> Bool {
@@ -100,7 +99,6 @@ extension GraphRun {
     return nodes.allSatisfy { cancellations[arrays.attributes[Int($0)].lifetime].load(ordering: .relaxed) == 0 }
   }
 
-  @inline(__always)  // for each node
   func markListed(_ node: UInt32) { states[Int(node)].store(NodeState.listed.rawValue, ordering: .releasing) }
 
   /// Whether the node, or one of a bundle, waits for its turn. Under the queue's lock.
@@ -117,8 +115,8 @@ extension GraphRun {
       return .succeeded
     } catch let heldBack as NodeHeldBack {
       worker.batch.setNodesOver(succeeded)
-      guard let slot = worker.core.putBack(node, of: self) else { return .ownerEnded }
-      heldBack.hold.keep(HeldBackSlot(slot, worker.core))
+      guard let ownerQueue = worker.core.putBack(node, of: self) else { return .ownerEnded }
+      heldBack.hold.keep(HeldBackOwnerQueue(ownerQueue, worker.core))
       return .listed
     } catch is NodeOwnerHasGone {
       worker.batch.setNodesOver(succeeded)
@@ -130,7 +128,6 @@ extension GraphRun {
   }
 
   /// Takes a listed node in hand.
-  @inline(__always)  // for each node
   private func claim(_ node: UInt32) -> Bool {
     if Mutation.nodeIsClaimedTwice.isOn { return states[Int(node)].load(ordering: .acquiring) == NodeState.listed.rawValue }
     return states[Int(node)].compareExchange(
@@ -138,8 +135,7 @@ extension GraphRun {
     ).exchanged
   }
 
-  @inline(__always)  // for each node
-  func slot(_ lifetime: Int) -> OwnerSlot { slots[lifetime].unsafelyUnwrapped.with { $0 } }
+  func ownerQueue(_ lifetime: Int) -> OwnerQueue { ownerQueues[lifetime].unsafelyUnwrapped.with { $0 } }
 
   @inline(__always)  // for each node
   func reasonNotToRun(_ node: UInt32) -> NodeState? {
@@ -153,7 +149,6 @@ extension GraphRun {
   }
 
   /// Sets the successors of a finished node free, and sorts those that become ready.
-  @inline(__always)  // for each node
   private func collectReady(after node: UInt32, keeping attributes: NodeAttributes, into found: inout ReadyNodes) {
     let successors = arrays.successors(of: node)
     found.isSink = successors.isEmpty
@@ -170,7 +165,6 @@ extension GraphRun {
 
   /// Counts one predecessor of the node as finished.
   /// - Returns: whether it was the last one, and the node is in the caller's hand.
-  @inline(__always)  // for each node
   private func isLastPredecessor(of node: UInt32) -> Bool {
     if arrays.attributes[Int(node)].hasOnePredecessor { return true }
     if Mutation.predecessorIsMiscounted.isOn { counts[Int(node)].store(counts[Int(node)].load(ordering: .relaxed) - 1, ordering: .relaxed) }
@@ -220,8 +214,8 @@ extension GraphRun {
     cancelNodes(claimed, otherwise: reason, on: queue)
   }
 
-  /// The queue has taken the records of these nodes out of its ready lists.
-  func recordsWereTakenOut(_ nodes: [UInt32]) {
+  /// The queue has taken the items of these nodes out of its ready lists.
+  func itemsWereTakenOut(_ nodes: [UInt32]) {
     let claimed = ContiguousArray(nodes.filter { claim($0) })
     guard !claimed.isEmpty else { return }
     if reference?.whileThere({ cancelNodes(claimed, otherwise: .cancelled, on: $0) }) == nil {
@@ -280,7 +274,7 @@ private struct CancelledNodes {
   }
 
   mutating func flush() {
-    if count > 0 { queue?.countCancelledNodes(run.slot(owner), level: level, count: count, skipped: skipped) }
+    if count > 0 { queue?.countCancelledNodes(run.ownerQueue(owner), level: level, count: count, skipped: skipped) }
     (count, skipped) = (0, 0)
   }
 }
@@ -312,7 +306,6 @@ struct ReadyNodes {
     for bundle in 0..<UInt32(structure.bundleCount) { add(UInt32(structure.nodeCount) + bundle) }
   }
 
-  @inline(__always)  // for each node
   mutating func addSibling(_ node: UInt32) {
     if sibling == nil { sibling = node } else { siblings.append(node) }
   }
@@ -371,7 +364,6 @@ private struct ChainTime {
     nextLook = worker.chainStep
   }
 
-  @inline(__always)  // for each node
   func isDue(_ count: UInt32) -> Bool { count >= nextLook }
 
   /// Whether the time is up and somebody else wants the thread.
@@ -380,7 +372,7 @@ private struct ChainTime {
     var step = UInt64(worker.chainStep)
     if firstLook == 0 {
       firstLook = now
-      // Perhaps these nodes take long; other records of the batch may have taken the time, too.
+      // Perhaps these nodes take long; other items of the batch may have taken the time, too.
       if now - worker.batchStart > Self.allowance { step = max(1, step / 4) }
     } else {
       let each = (now - lastLook) / step
@@ -390,6 +382,6 @@ private struct ChainTime {
     worker.chainStep = UInt32(step)
     nextLook += worker.chainStep
     guard now - firstLook > Self.allowance else { return false }
-    return worker.isGuest || worker.batch.hasRecords || queue.hint.hasReadyWork(at: level)
+    return worker.isGuest || worker.batch.hasItems || queue.hint.hasReadyWork(at: level)
   }
 }

@@ -12,7 +12,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   //   a predecessor did not succeed; it is set before the decrement.
   // - `states[n]`: `waiting` ──▶ outcome, for a node that is run, or cancelled, by the thread that has it in hand.
   //   `waiting` ──▶ `listed` ──▶ `claimed` ──▶ outcome, for one that is put into the queue's ready lists. `listed` is stored under the
-  //   queue's lock; `claimed` by compare and exchange, which one of the worker, a canceller and the owner's end wins. The record in the
+  //   queue's lock; `claimed` by compare and exchange, which one of the worker, a canceller and the owner's end wins. The item in the
   //   ready list of a node claimed by others is found to be out of date when its turn comes.
   // - An outcome is stored (releasing), and counted by the queue, before the successors' counts are touched. Every node leads to a sink. So
   //   when the last sink has finished, nobody touches a closure of the run any more, and the queue has counted all nodes.
@@ -36,8 +36,8 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   let cancellations: RawStorage<Atomic<UInt8>>
   /// The structure keeps them. Named without counting references, because all workers would count the same ones.
   let lifetimes: RawStorage<Borrowed<OwnerLifetime>>
-  /// The queue's record of each lifetime, retained. Written under the queue's lock, before the first node is listed.
-  let slots: RawStorage<Retained<OwnerSlot>?>
+  /// The owner queue of each lifetime, retained. Written under the queue's lock, before the first node is listed.
+  let ownerQueues: RawStorage<Retained<OwnerQueue>?>
   /// Until the run has finished; see the protocol.
   nonisolated(unsafe) private var bodies: NodeBodies?
   private let unfinishedSinks: Atomic<Int>
@@ -81,15 +81,15 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
     let lifetimeCount = structure.lifetimes.count
     cancellations = RawStorage(zeroes: lifetimeCount)
     lifetimes = RawStorage(capacity: lifetimeCount)
-    slots = RawStorage(capacity: lifetimeCount)
-    slots.start.initialize(repeating: nil, count: lifetimeCount)
+    ownerQueues = RawStorage(capacity: lifetimeCount)
+    ownerQueues.start.initialize(repeating: nil, count: lifetimeCount)
     for (index, lifetime) in structure.lifetimes.enumerated() { (lifetimes.start + index).initialize(to: Borrowed(lifetime)) }
     unfinishedSinks = Atomic(structure.sinkCount)
   }
 
   deinit {
     lifetimes[0].with { $0.leave(self) }
-    for index in 0..<structure.lifetimes.count { slots[index]?.release() }
+    for index in 0..<structure.lifetimes.count { ownerQueues[index]?.release() }
   }
 
   // MARK: State
@@ -121,6 +121,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   }
 
   /// The nodes that threw, with what they threw, in the order in which the nodes were made.
+  /// - Complexity: linear in the nodes.
   public var failures: [(node: OperationGraph.Node, error: any Error)] {
     audience.withLock { $0.thrown }.sorted { $0.key < $1.key }.map { (OperationGraph.Node(storage: storage, index: $0.key), $0.value) }
   }

@@ -151,7 +151,6 @@ struct GraphArrays: Sendable {
   let starts: BorrowedStorage<UInt32>
   let successorList: BorrowedStorage<UInt32>
 
-  @inline(__always)  // for each node that finishes
   func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> {
     let start = Int(starts[Int(node)])
     return UnsafeBufferPointer(start: successorList.start + start, count: Int(starts[Int(node) + 1]) - start)

@@ -5,6 +5,7 @@ import Foundation
 extension OperationGraph {
   /// The graph in Graphviz's DOT language. Priorities other than normal, and owners of nodes that have their own, are the
   /// attributes `priority` and `owner`.
+  /// - Complexity: linear in nodes and edges.
   public func dot() -> String {
     let structure = storage.structure
     var text = "digraph OperationGraph {\n"
@@ -20,6 +21,7 @@ extension OperationGraph {
 
   /// The graph as a Mermaid flowchart. Priorities other than normal, and owners of nodes that have their own, stand in the
   /// nodes' labels on lines of their own.
+  /// - Complexity: linear in nodes and edges.
   public func mermaid() -> String {
     let structure = storage.structure
     var text = "flowchart TD\n"

@@ -137,42 +137,34 @@ public final class OperationGraph: Sendable {
     /// The ``name``.
     public var description: String { name }
 
-    /// Has the other node wait for this one. Connecting two nodes again changes nothing.
+    /// Has the other nodes wait for this one. Connecting two nodes again changes nothing.
     ///
     /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw
     /// ``OwnerScopedQueueError/foreignNode(_:)``.
-    /// - Complexity: amortised constant. This form needs no array, which counts where there are millions of edges.
-    public func precedes(_ other: Node) { storage.connect(self, to: other) }
+    /// - Complexity: linear in the other nodes. One alone needs no array, which counts where there are millions of edges.
+    public func precedes(_ other: Node, _ others: Node...) {
+      storage.connect(self, to: other)
+      for other in others { storage.connect(self, to: other) }
+    }
 
-    /// Has each of the other nodes wait for this one. Connecting two nodes again changes nothing.
+    /// Has this node wait for the other ones. Connecting two nodes again changes nothing.
     ///
     /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw
     /// ``OwnerScopedQueueError/foreignNode(_:)``.
-    /// - Complexity: linear in the other nodes.
-    public func precedes(_ others: Node...) { for other in others { storage.connect(self, to: other) } }
-
-    /// Has this node wait for the other one. Connecting two nodes again changes nothing.
-    ///
-    /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw
-    /// ``OwnerScopedQueueError/foreignNode(_:)``.
-    /// - Complexity: amortised constant. This form needs no array, which counts where there are millions of edges.
-    public func depends(on other: Node) { storage.connect(other, to: self) }
-
-    /// Has this node wait for each of the other ones. Connecting two nodes again changes nothing.
-    ///
-    /// The nodes must belong to the same graph; if not, `validate()` and `run(on:)` of both graphs throw
-    /// ``OwnerScopedQueueError/foreignNode(_:)``.
-    /// - Complexity: linear in the other nodes.
-    public func depends(on others: Node...) { for other in others { storage.connect(other, to: self) } }
+    /// - Complexity: linear in the other nodes. One alone needs no array, which counts where there are millions of edges.
+    public func depends(on other: Node, _ others: Node...) {
+      storage.connect(other, to: self)
+      for other in others { storage.connect(other, to: self) }
+    }
 
     /// Has each of the other nodes wait for this one.
     /// - Complexity: linear in the other nodes.
-    @available(*, deprecated, message: "Call precedes(_:) for each of the nodes")
+    @available(*, deprecated, message: "Call precedes(_:_:) with the nodes, or for each of them")
     public func precedes(_ others: [Node]) { for other in others { precedes(other) } }
 
     /// Has this node wait for each of the other ones.
     /// - Complexity: linear in the other nodes.
-    @available(*, deprecated, message: "Call depends(on:) for each of the nodes")
+    @available(*, deprecated, message: "Call depends(on:_:) with the nodes, or for each of them")
     public func depends(on others: [Node]) { for other in others { depends(on: other) } }
 
     /// Nodes are equal if they are the same node of the same graph.

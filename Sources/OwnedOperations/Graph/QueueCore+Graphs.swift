@@ -63,36 +63,36 @@ extension QueueCore {
 
   /// A node can't begin now: its owner is held by bodies only. It waits at the front of the ready lists, with all that the owner has.
   /// - Returns: who is to be told when that changes; nil if the owner has ended.
-  func putBack(_ node: UInt32, of run: GraphRun) -> OwnerSlot? {
-    let slot = run.slot(run.arrays.attributes[Int(node)].lifetime)
+  func putBack(_ node: UInt32, of run: GraphRun) -> OwnerQueue? {
+    let ownerQueue = run.ownerQueue(run.arrays.attributes[Int(node)].lifetime)
     return mutate { scheduler, _ in
-      guard !slot.hasEnded, !slot.isRemoved, slot.lifetime != nil else { return nil }
+      guard !ownerQueue.hasEnded, !ownerQueue.isRemoved, ownerQueue.lifetime != nil else { return nil }
       scheduler.putBack([node], of: run.source(of: node))
-      slot.isHeldBack = true
-      return slot
+      ownerQueue.isHeldBack = true
+      return ownerQueue
     }
   }
 
   // MARK: Counting
 
   /// A node that threw. Those that succeed are counted with the worker's batch.
-  func countFailedNode(_ slot: OwnerSlot, on worker: Worker, after succeeded: UInt32) {
+  func countFailedNode(_ ownerQueue: OwnerQueue, on worker: Worker, after succeeded: UInt32) {
     mutate { scheduler, _ in
       worker.batch.setNodesOver(succeeded)
-      slot.phase.finish(slot)
+      ownerQueue.phase.finish(ownerQueue)
       scheduler.statistics.count(WorkBatch.Tally(failed: 1))
       scheduler.finish(1)
     }
   }
 
-  func countCancelledNodes(_ slot: OwnerSlot, level: Int, count: Int, skipped: Int) {
+  func countCancelledNodes(_ ownerQueue: OwnerQueue, level: Int, count: Int, skipped: Int) {
     mutate { scheduler, _ in
-      slot.phase.finish(slot, count: count)
-      scheduler.noteDead(count, level: level, of: slot)
+      ownerQueue.phase.finish(ownerQueue, count: count)
+      scheduler.noteDead(count, level: level, of: ownerQueue)
       scheduler.statistics.cancelled += count
       scheduler.statistics.skippedForEndedOwners += skipped
       scheduler.finish(count, withoutRunning: count)
-      scheduler.afterFinish(of: slot)
+      scheduler.afterFinish(of: ownerQueue)
     }
   }
 }
@@ -104,9 +104,9 @@ extension Scheduler {
     for (index, lifetime) in structure.lifetimes.enumerated() {
       // Nodes of an owner that has ended are cancelled when their turn comes, and go without one until then.
       let hasNodes = structure.nodeCountsByLifetime[index] > 0
-      let slot = (hasNodes ? slot(for: Borrowed(lifetime))?.object : nil) ?? lastPhase.with { $0.slotWithoutOwner }
-      run.slots[index] = Retained(slot)
-      slot.phase.addBlocked(slot, count: structure.nodeCountsByLifetime[index])
+      let ownerQueue = (hasNodes ? ownerQueue(for: Borrowed(lifetime))?.object : nil) ?? lastPhase.with { $0.queueWithoutOwner }
+      run.ownerQueues[index] = Retained(ownerQueue)
+      ownerQueue.phase.addBlocked(ownerQueue, count: structure.nodeCountsByLifetime[index])
     }
     statistics.enqueued += structure.nodeCount
     unfinished += structure.nodeCount
@@ -119,15 +119,16 @@ extension Scheduler {
   mutating func list(_ number: UInt32, of run: GraphRun) -> Bool {
     let isBundle = number >= run.structure.nodeCount
     let attributes = run.arrays.attributes[Int(isBundle ? run.nodes(of: number)[0] : number)]
-    let slot = run.slot(attributes.lifetime)
-    guard run.cancellations[attributes.lifetime].load(ordering: .relaxed) == 0, !slot.hasEnded else { return false }
+    let ownerQueue = run.ownerQueue(attributes.lifetime)
+    guard run.cancellations[attributes.lifetime].load(ordering: .relaxed) == 0, !ownerQueue.hasEnded else { return false }
     if isBundle {
       for node in run.nodes(of: number) { run.markListed(node) }
     } else {
       run.markListed(number)
     }
     endHandoffBeforeAddition()
-    slot.phase.makeReady(slot: slot, level: attributes.level, pool: &pool, ownerLimit: ownerLimit).initialize(to: .graphNode(run, number))
+    ownerQueue.phase.makeReady(ownerQueue: ownerQueue, level: attributes.level, pool: &pool, ownerLimit: ownerLimit).initialize(
+      to: .graphNode(run, number))
     return true
   }
 }

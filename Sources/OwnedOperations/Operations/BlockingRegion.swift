@@ -54,7 +54,8 @@ enum BlockingRegion {
   private static let firstPause = 50
   private static let longestPause = 1000
 
-  static func perform(for target: WaitTarget, _ thread: WaitingThread) {
+  /// - Parameter driver: who runs what is waited for, if the target doesn't say so itself.
+  static func perform(for target: WaitTarget, _ thread: WaitingThread, drivenBy driver: (any QueueDriver)? = nil) {
     let operations = OperationThread.operationsInside
     for operation in operations { operation.setCurrentWait(target, of: thread) }
     defer { for operation in operations { operation.setCurrentWait(nil, of: thread) } }
@@ -69,7 +70,7 @@ enum BlockingRegion {
     defer { observer?.didUnblock() }
     // What this thread's worker had taken beside the body has gone back to the queue, and counts now.
     ownBodies.look()
-    if let driver = target.driver ?? observer?.driver ?? OperationTask.current?.scheduler?.driver {
+    if let driver = driver ?? target.driver ?? observer?.driver ?? OperationTask.current?.scheduler?.driver {
       func isOver() -> Bool {
         _ = observer?.isStillBlocked(for: target)
         taskWait?.look()

@@ -1,19 +1,22 @@
 import Dispatch
 
 /// What comes first: all is done, or it is to be waited for no longer.
-final class DrainOutcome: @unchecked Sendable {  // guarded by `lock`
+final class DrainOutcome: Sendable {
   private static let timerQueue = DispatchQueue(label: "OwnedOperations.drains", qos: .userInitiated)
 
-  private let lock = Lock()
-  private var isDone: Bool?
-  private var waiting: CheckedContinuation<Bool, Never>?
+  private let state = Locked(State())
+
+  private struct State {
+    var isDone: Bool?
+    var waiting: CheckedContinuation<Bool, Never>?
+  }
 
   /// The first call counts.
   func settle(_ isDone: Bool) {
-    let continuation = lock.withLock { () -> CheckedContinuation<Bool, Never>? in
-      guard self.isDone == nil else { return nil }
-      self.isDone = isDone
-      return waiting.take()
+    let continuation = state.withLock { state -> CheckedContinuation<Bool, Never>? in
+      guard state.isDone == nil else { return nil }
+      state.isDone = isDone
+      return state.waiting.take()
     }
     continuation?.resume(returning: isDone)
   }
@@ -29,15 +32,15 @@ final class DrainOutcome: @unchecked Sendable {  // guarded by `lock`
 
   /// The same, for a driver.
   func driven() -> DrivenCall {
-    DrivenCall(.timeout, while: { [self] in lock.withLock { isDone == nil } }, { self.settle(false) })
+    DrivenCall(.timeout, while: { [self] in state.withLock { $0.isDone == nil } }, { self.settle(false) })
   }
 
   /// Once.
   func settled() async -> Bool {
     await withCheckedContinuation { continuation in
-      let isDone = lock.withLock {
-        if self.isDone == nil { waiting = continuation }
-        return self.isDone
+      let isDone = state.withLock { state in
+        if state.isDone == nil { state.waiting = continuation }
+        return state.isDone
       }
       if let isDone { continuation.resume(returning: isDone) }
     }

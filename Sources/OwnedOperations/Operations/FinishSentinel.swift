@@ -16,7 +16,7 @@ import Synchronization
 /// `phase` says who does that. The base class enters itself in two steps, and a removal between the two would find nothing to remove; so as
 /// long as `arm` is at it (`arming`), `fire` and `disarm` only turn the phase to `over`. `arm` takes the sentinel out when it finds that.
 /// The one that turns `over` also decides whether the news is told: after a `disarm` that came first it is not.
-// `@unchecked Sendable`: `phase` is atomic; `watch` is written by `arm`, and read by whoever follows it in turning the phase; the
+// Safe to share: `phase` is atomic; `watch` is written by `arm`, and read by whoever follows it in turning the phase; the
 // rest never changes.
 final class FinishSentinel: Operation, @unchecked Sendable {
   private enum Phase: UInt8, AtomicRepresentable {

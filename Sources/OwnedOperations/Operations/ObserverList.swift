@@ -162,7 +162,7 @@ final class ObserverList {
 }
 
 /// One observer.
-// `@unchecked Sendable`: `firstNumber` is written once, before the registration is shared; subclasses guard what they keep.
+// Safe to share: `firstNumber` is written once, before the registration is shared; subclasses guard what they keep.
 class ObserverRegistration: @unchecked Sendable {
   let keys: ObservedKeys
   let options: OperationObservation.Options

@@ -1,8 +1,8 @@
 import Foundation
 
 extension OwnedOperation {
-  /// Looks for operations that wait for each other in a circle: these, what they depend on, and so on, ours and plain. Linear in operations
-  /// and dependencies.
+  /// Looks for operations that wait for each other in a circle: these, what they depend on, and so on, ours and plain.
+  /// - Complexity: linear in operations and dependencies.
   /// - Throws: ``OwnerScopedQueueError/dependencyCycle(_:)``, which names the operations of one circle, each depending on the next.
   public static func checkForCycles(in operations: [Operation]) throws(OwnerScopedQueueError) {
     if let cycle = firstCycle(among: operations) { throw .dependencyCycle(cycle) }

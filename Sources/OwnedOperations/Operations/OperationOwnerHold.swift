@@ -2,7 +2,7 @@
 ///
 /// - `object`: held, by whoever came first of a queue (`begin`) and a start (`take`).
 /// - `isTaken`: the one start that was accepted, or the task that it is for, uses what is held. Only its end lets go.
-/// - `isOver`: it has let go. From then on nothing is held, whoever comes late: a queue with an old record.
+/// - `isOver`: it has let go. From then on nothing is held, whoever comes late: a queue with an old item.
 final class OperationOwnerHold: Sendable {
   let hold: OwnerHold
   private let state = Locked(State())
@@ -48,7 +48,7 @@ final class OperationOwnerHold: Sendable {
       state.object = new
       return (true, false)
     }
-    // A worker has the record in hand.
+    // A worker has the item in hand.
     if !isKept { hold.endWithoutRelease(new) }
     return !isOver
   }

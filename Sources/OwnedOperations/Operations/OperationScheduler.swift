@@ -159,7 +159,7 @@ extension OwnedOperation {
 
   /// `start()`, for the scheduler, unless a dependency was added after the operation had become ready.
   ///
-  /// Claims the start by clearing `announced`, so that of several records of one operation one starts it.
+  /// Claims the start by clearing `announced`, so that of several items of one operation one starts it.
   /// - Returns: false if it was not started here: another has claimed it, or it is blocked again; then `operationDidBecomeReady` will tell.
   func startIfReady() -> Bool {
     let claim = update { word in

@@ -1,19 +1,24 @@
 /// The task of an asynchronous operation, and whatever tasks that one makes: they may outlive the operation.
-final class OperationTask: @unchecked Sendable {  // written by the initialiser only
+final class OperationTask: Sendable {
   @TaskLocal static var current: OperationTask?
 
   /// Where the operation is; nil if it was started by hand.
   let scheduler: (any OperationScheduler)?
-  private weak var reference: OwnedOperation?
+  /// Others may still have the task when the operation has gone.
+  private let reference: MemoryReference
+  /// The body that holds its owner and that this task runs, or was made by.
+  let body: AsyncBody?
 
-  init(_ operation: OwnedOperation) {
-    reference = operation
+  /// - Parameter body: of the operation, if that holds its owner.
+  init(_ operation: OwnedOperation, _ body: AsyncBody? = nil) {
+    reference = MemoryReference(operation)
     scheduler = operation.lock.withLock { operation.scheduler }
+    self.body = body ?? Self.current?.body
   }
 
   /// Nil when it has finished.
   var operation: OwnedOperation? {
-    guard let operation = reference, !operation.load().isFinished else { return nil }
+    guard let operation = reference.retained() as? OwnedOperation, !operation.load().isFinished else { return nil }
     return operation
   }
 
@@ -93,9 +98,10 @@ extension OwnedOperation {
   }
 
   /// The work of an asynchronous operation, in its task.
+  /// - Parameter body: which the work is, if that holds its owner.
   final func runInTask<Result>(
-    isolation: isolated (any Actor)? = #isolation, _ work: () async throws -> Result
+    for body: AsyncBody? = nil, isolation: isolated (any Actor)? = #isolation, _ work: () async throws -> Result
   ) async rethrows -> Result {
-    try await OperationTask.$current.withValue(OperationTask(self)) { try await work() }
+    try await OperationTask.$current.withValue(OperationTask(self, body), operation: work)
   }
 }

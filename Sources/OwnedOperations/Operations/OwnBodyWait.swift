@@ -14,7 +14,7 @@ struct OwnBodyWait {
   init(for target: WaitTarget) {
     self.target = target
     watching = Mutation.waitingBodyCounts.isOn ? [] : OwnerBodyFrame.counted
-    task = Self.taskBody.map { OwnBodyTaskWait($0, target) }
+    task = OperationTask.current?.body.map { OwnBodyTaskWait($0, target) }
   }
 
   /// Whether to look again.
@@ -40,9 +40,6 @@ struct OwnBodyWait {
     for frame in countedOut { frame.pointee.countIn() }
     task?.end()
   }
-
-  /// Of the asynchronous body that this task runs, or was made by.
-  @TaskLocal static var taskBody: AsyncBody?
 }
 
 extension WaitTarget {
@@ -51,13 +48,13 @@ extension WaitTarget {
   func whileWaiting<Result>(
     toldBy waiter: WaitingTask? = nil, isolation: isolated (any Actor)? = #isolation, _ wait: () async throws -> Result
   ) async rethrows -> Result {
-    let watched = WatchedWait.begin(for: self, toldBy: waiter)
+    guard let watched = WatchedWait.begin(for: self, toldBy: waiter) else { return try await wait() }
     do {
       let result = try await wait()
-      await watched?.end()
+      await watched.end()
       return result
     } catch {
-      await watched?.end()
+      await watched.end()
       throw error
     }
   }
@@ -94,44 +91,46 @@ final class OwnBodyTaskWait: @unchecked Sendable {  // `state` is guarded by the
 /// counted out once, while it runs.
 final class AsyncBody: Sendable {
   let hold: OwnerHold
-  private let lock = Lock()
-  // Guarded by `lock`.
-  nonisolated(unsafe) private var isRunning = true
-  nonisolated(unsafe) private var waits = 0
+  private let course = Locked(Course())
+
+  private struct Course {
+    var isRunning = true
+    var waits = 0
+  }
 
   init(_ hold: OwnerHold) { self.hold = hold }
 
   /// Once the body has returned, its waits are over.
   fileprivate func state(of wait: OwnBodyTaskWait) -> OwnBodyTaskWait.State {
-    lock.withLock { isRunning ? wait.state : .over }
+    course.withLock { $0.isRunning ? wait.state : .over }
   }
 
   fileprivate func begin(_ wait: OwnBodyTaskWait) {
-    let isFirst = lock.withLock {
-      guard isRunning, wait.state == .watching else { return false }
+    let isFirst = course.withLock { course in
+      guard course.isRunning, wait.state == .watching else { return false }
       wait.state = .begun
-      waits += 1
-      return waits == 1
+      course.waits += 1
+      return course.waits == 1
     }
     if isFirst { hold.countOut() }
   }
 
   fileprivate func end(_ wait: OwnBodyTaskWait) {
-    let isLast = lock.withLock {
+    let isLast = course.withLock { course in
       let hadBegun = wait.state == .begun
       wait.state = .over
       guard hadBegun else { return false }
-      waits -= 1
-      return isRunning && waits == 0
+      course.waits -= 1
+      return course.isRunning && course.waits == 0
     }
     if isLast { hold.countIn() }
   }
 
   /// The body has returned, and let go of its owner.
   func end() {
-    let isCounted = lock.withLock {
-      isRunning = false
-      return waits == 0
+    let isCounted = course.withLock { course in
+      course.isRunning = false
+      return course.waits == 0
     }
     if isCounted { hold.countOut() }
   }

@@ -73,7 +73,6 @@ extension OwnedOperation {
   }
 
   /// Changes the list and tells observers. Runs under the operation's lock if there are any, so that changes are recorded in order.
-  @inline(__always)  // for each dependency of a chain
   private func changeDependencies(of cell: DependencyCell, _ body: () -> Bool) -> Bool {
     load().contains(.isObserved) ? changeObservedDependencies(of: cell, body) : body()
   }
@@ -93,7 +92,6 @@ extension OwnedOperation {
     return isChanged
   }
 
-  @inline(__always)  // for each dependency of a chain
   private func changeDependencyCount(by amount: Int) {
     let change = update { word in Self.word(word, withDependencyCountChangedBy: amount) }
     if let change { react(to: change) }

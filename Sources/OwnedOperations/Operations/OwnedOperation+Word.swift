@@ -5,13 +5,10 @@ import Synchronization
 extension OwnedOperation {
   /// The lifetime stays for as long as the operation does. To count references for each look at it would take a good part of the time that
   /// an operation costs.
-  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   final var unretainedLifetime: Borrowed<OwnerLifetime> { Borrowed(lifetime) }
 
-  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   final var isOwnerAlive: Bool { unretainedLifetime.with { $0.isAlive } }
 
-  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   final func load() -> StateWord { StateWord(rawValue: word.load(ordering: .acquiring)) }
 
   /// The word, after an end of the owner has been written into it: for every question whose answer the end changes.
@@ -36,7 +33,6 @@ extension OwnedOperation {
 
   /// Exchanges the word for what the closure makes of it. The closure may be called several times, outside locks; it returns nil to leave
   /// the word alone.
-  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   @discardableResult
   final func update(_ transform: (StateWord) -> StateWord?) -> StateChange? {
     var current = load()

@@ -27,10 +27,10 @@ import Synchronization
 ///
 /// A subclass may override `perform()`, `main()`, `didCancel(_:)`, `isReady`, `isAsynchronous`, and, calling `super`, `start()`, `cancel()`
 /// and the members that concern dependencies. What a subclass stores is its own to guard.
-// `@unchecked Sendable`: `word` is atomic; `extras`, `dependencyCell`, `firstDependent` and `scheduler` are guarded by `lock`,
-// `memberIndex` by the lifetime's lock, `schedulerSlot` by the scheduler's; the rest never changes.
+// Safe to share: `word` is atomic; `extras`, `dependencyCell`, `firstDependent` and `scheduler` are guarded by `lock`,
+// `memberIndex` by the lifetime's lock, `registryPlace` by the scheduler's; the rest never changes.
 open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
-  /// The record of the owner.
+  /// The owner's lifetime, which the operation holds instead of the owner.
   public final let lifetime: OwnerLifetime
 
   final let word: Atomic<UInt64>
@@ -43,7 +43,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   @exclusivity(unchecked) final var firstDependent: DependencyCell?
   @exclusivity(unchecked) final var scheduler: (any OperationScheduler)?
   /// For the scheduler's own use.
-  @exclusivity(unchecked) final var schedulerSlot = 0
+  @exclusivity(unchecked) final var registryPlace = 0
 
   /// Makes an operation for the owner with this lifetime. If the owner has ended, the operation is cancelled and finished when this
   /// returns, and will never run.
@@ -267,17 +267,19 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   // MARK: Dependencies
 
   /// Has this operation wait for the other, ours or plain, in the same queue or another, to finish. Does nothing if it does so already.
-  /// Amortised constant time.
+  /// - Complexity: amortised constant.
   open override func addDependency(_ operation: Operation) {
     insertDependency(operation)
   }
 
-  /// Takes back `addDependency`. Amortised constant time.
+  /// Takes back `addDependency`.
+  /// - Complexity: amortised constant.
   open override func removeDependency(_ operation: Operation) {
     deleteDependency(operation)
   }
 
-  /// What the operation waits for or has waited for, in the order in which it was added. Linear.
+  /// What the operation waits for or has waited for, in the order in which it was added.
+  /// - Complexity: linear in the dependencies.
   open override var dependencies: [Operation] {
     lock.withLock { dependencyCell }?.operations ?? []
   }

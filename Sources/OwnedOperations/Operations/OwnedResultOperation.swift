@@ -12,7 +12,7 @@ import Foundation
 /// The body is released as soon as it has run or, in the background, when the operation is cancelled before it has started; the value lives
 /// as long as the operation.
 public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unchecked Sendable {
-  // `@unchecked Sendable`: all that is stored is guarded by the operation's lock, except `isAsynchronous`, which never changes.
+  // Safe to share: all that is stored is guarded by the operation's lock, except `isAsynchronous`, which never changes.
   private enum Body {
     case synchronous(@Sendable () throws -> Output)
     case asynchronous(@Sendable () async throws -> Output)
@@ -139,17 +139,21 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
 
 /// An asynchronous body, given up when it has run: before the operation finishes, though the task that ran it goes on for a moment.
 final class WorkBox<Output: Sendable>: Sendable {
-  private let body: Locked<(@Sendable () async throws -> Output)?>
+  private struct State {
+    var body: (@Sendable () async throws -> Output)?
+  }
 
-  init(_ body: @escaping @Sendable () async throws -> Output) { self.body = Locked(body) }
+  private let state: Locked<State>
+
+  init(_ body: @escaping @Sendable () async throws -> Output) { state = Locked(State(body: body)) }
 
   /// The body will not run.
   func giveUp() {
-    if let body = body.withLock({ $0.take() }) { DeferredReleases.add(consume body) }
+    if let body = state.withLock({ $0.body.take() }) { DeferredReleases.add(consume body) }
   }
 
   func run() async throws -> Output {
-    guard let body = body.withLock({ $0.take() }) else { throw CancellationError() }
+    guard let body = state.withLock({ $0.body.take() }) else { throw CancellationError() }
     return try await body()
   }
 }

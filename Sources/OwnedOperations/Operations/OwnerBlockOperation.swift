@@ -1,8 +1,7 @@
 import Foundation
 
 /// A closure that is called with the object that owns it. Holds the owner strongly from its start to its finish, not before.
-// `@unchecked Sendable`: everything is guarded by the operation's lock.
-final class OwnerBlockOperation: OwnedOperation, @unchecked Sendable {
+final class OwnerBlockOperation: OwnedOperation, @unchecked Sendable {  // all is guarded by the operation's lock
   let holding: OperationOwnerHold
   private var body: ErasedOwnerBody.ThrowingBody?
 

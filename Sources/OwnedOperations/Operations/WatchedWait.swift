@@ -30,7 +30,7 @@ final class WatchedWait: Sendable {
   /// - Returns: nil if the task holds nothing. Otherwise `end` has to follow.
   static func begin(for target: WaitTarget, toldBy waiter: WaitingTask?) -> WatchedWait? {
     let permit = OperationTask.beginWait(for: target)
-    let owner = OwnBodyWait.taskBody.map { OwnBodyTaskWait($0, target) }
+    let owner = OperationTask.current?.body.map { OwnBodyTaskWait($0, target) }
     guard permit != nil || owner != nil else { return nil }
     let wait = WatchedWait(permit, owner)
     waiter?.tell(wait)

@@ -1,4 +1,4 @@
-/// One closure that waits for the end of one object; made by ``onDeinit(of:name:perform:)``.
+/// One closure that waits for the end of one object; made by ``onDeinit(of:name:perform:ifRefused:)``.
 ///
 /// A value without references: keeping it keeps neither the object nor the closure alive. Equal when the identifiers are.
 public struct DeinitHook: Hashable, Sendable {
@@ -86,7 +86,7 @@ public enum DeinitHookError: Error, Equatable, CustomStringConvertible {
 /// released right after it ran, or when it is cancelled. Objects that never deinitialise, such as static ones, never run their hooks.
 ///
 /// An object that is deinitialising, and one whose class can't be hooked, are refused: the returned hook is not
-/// ``DeinitHook/isInstalled``, and a line on standard error says why. ``installDeinitHook(of:name:perform:)`` throws instead.
+/// ``DeinitHook/isInstalled``, nothing has changed, and `ifRefused` hears why.
 ///
 /// Costs one small allocation beside the closure. Other instances of the class pay a few nanoseconds each when they end, and no lock.
 ///
@@ -94,23 +94,24 @@ public enum DeinitHookError: Error, Equatable, CustomStringConvertible {
 ///   - object: not kept alive, unless the closure captures it.
 ///   - name: replaces the hook of the same object that has the same name, if any.
 ///   - body: gets the object, and the hook that runs.
+///   - report: called at once, on this thread, if there will be no hook. By default a line on standard error says why.
 /// - Complexity: constant on average; with a name, linear in the hooks of the object.
 @discardableResult
 public func onDeinit<Object: AnyObject>(
-  of object: Object, name: String? = nil, perform body: @escaping @Sendable (Unmanaged<Object>, DeinitHook) -> Void
+  of object: Object, name: String? = nil, perform body: @escaping @Sendable (Unmanaged<Object>, DeinitHook) -> Void,
+  ifRefused report: ((DeinitHookError) -> Void)? = nil
 ) -> DeinitHook {
   do {
-    return try installDeinitHook(of: object, name: name, perform: body)
+    return try install(body, named: name, on: object)
   } catch {
-    Platform.writeToStandardError("OwnedOperations: \(error)\n")
+    if let report { report(error) } else { Platform.writeToStandardError("OwnedOperations: \(error)\n") }
     return DeinitHook(identifier: DeinitRegistry.nextIdentifier(), key: 0)
   }
 }
 
 /// Runs a closure once, when an object deinitialises, or says why it can't.
 ///
-/// When and where the closure runs, and what it may do, is told at ``onDeinit(of:name:perform:)``, which is for callers that don't want to
-/// know.
+/// When and where the closure runs, and what it may do, is told at ``onDeinit(of:name:perform:ifRefused:)``.
 ///
 /// - Parameters:
 ///   - object: not kept alive, unless the closure captures it.
@@ -119,9 +120,14 @@ public func onDeinit<Object: AnyObject>(
 /// - Returns: the hook, which is installed.
 /// - Throws: ``DeinitHookError`` if the object is deinitialising, or its class can't be hooked. Nothing has changed then.
 /// - Complexity: constant on average; with a name, linear in the hooks of the object.
+@available(*, deprecated, message: "Call onDeinit(of:name:perform:ifRefused:), which tells the last closure why it can't")
 @discardableResult
 public func installDeinitHook<Object: AnyObject>(
   of object: Object, name: String? = nil, perform body: @escaping @Sendable (Unmanaged<Object>, DeinitHook) -> Void
+) throws(DeinitHookError) -> DeinitHook { try install(body, named: name, on: object) }
+
+private func install<Object: AnyObject>(
+  _ body: @escaping @Sendable (Unmanaged<Object>, DeinitHook) -> Void, named name: String?, on object: Object
 ) throws(DeinitHookError) -> DeinitHook {
   guard !isForeign(Object.self) else { throw .classCannotBeHooked(type: String(describing: Object.self)) }
   // An `Unmanaged` is one pointer whatever the object, and is passed as such; so the closure can be called with the class forgotten,

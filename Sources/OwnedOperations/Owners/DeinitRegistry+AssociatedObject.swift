@@ -9,8 +9,7 @@
     deinit { DeinitRegistry.shared.objectDeinitialises(object) }
   }
 
-  /// `nonisolated(unsafe)`: only its address is used.
-  private nonisolated(unsafe) var sentinelKey: UInt8 = 0
+  private nonisolated(unsafe) var sentinelKey: UInt8 = 0  // only its address is used
 
   extension DeinitRegistry {
     /// Makes sure that the registry hears of the object's end. An association made twice by two threads at once would end the first

@@ -31,10 +31,8 @@ final class DeinitRegistry: Sendable {
   }
 
   /// Addresses are multiples of 16 and come in rows; the shard is chosen by the highest bits, the slot by lower ones.
-  @inline(__always)  // each object of a hooked class asks on its way out
   static func scatter(_ key: UInt) -> UInt { (key >> 4) &* UInt(truncatingIfNeeded: 0x9E37_79B9_7F4A_7C15 as UInt64) }
 
-  @inline(__always)  // each object of a hooked class asks on its way out
   private func shard(of key: UInt) -> UnsafeMutablePointer<DeinitShard> {
     shards.start + Int(Self.scatter(key) >> UInt(UInt.bitWidth - Self.shardBits))
   }

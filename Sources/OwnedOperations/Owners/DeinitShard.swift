@@ -142,7 +142,7 @@ struct DeinitShard: ~Copyable {
   func entry(at slot: Int) -> UnsafeMutablePointer<Entry> { guarded.pointee.entries + slot }
 
   private var block: KeyBlock {
-    @inline(__always) get { KeyBlock(address: published.load(ordering: .acquiring)) }
+    KeyBlock(address: published.load(ordering: .acquiring))
   }
 
   private func rehash() {
@@ -204,28 +204,21 @@ private struct KeyBlock {
   var address: UInt { UInt(bitPattern: words) }
   var capacity: Int { Int(mask) + 1 }
 
-  @inline(__always)  // each object of a hooked class asks on its way out
   private var mask: UInt { words[0].load(ordering: .relaxed) }
 
-  @inline(__always)  // each object of a hooked class asks on its way out
   func home(of key: UInt) -> Int { Self.home(of: key, mask) }
 
   /// From the bits below those that chose the shard: the lowest ones of a product say little when addresses are far apart.
-  @inline(__always)  // each object of a hooked class asks on its way out
   private static func home(of key: UInt, _ mask: UInt) -> Int {
     Int((DeinitRegistry.scatter(key) >> UInt(UInt.bitWidth / 2 - 6)) & mask)
   }
 
-  @inline(__always)  // each object of a hooked class asks on its way out
   func after(_ slot: Int) -> Int { Int((UInt(slot) &+ 1) & mask) }
   func before(_ slot: Int) -> Int { Int((UInt(slot) &- 1) & mask) }
 
-  @inline(__always)  // each object of a hooked class asks on its way out
   subscript(slot: Int) -> UInt { words[slot + 1].load(ordering: .acquiring) }
-  @inline(__always)  // each object of a hooked class asks on its way out
   func store(_ key: UInt, at slot: Int) { words[slot + 1].store(key, ordering: .releasing) }
 
-  @inline(__always)  // each object of a hooked class asks on its way out
   func contains(_ key: UInt) -> Bool {
     let mask = mask
     var slot = Self.home(of: key, mask)

@@ -14,7 +14,7 @@ public protocol OperationOwner: AnyObject {
 }
 
 extension OperationOwner {
-  /// The record of this owner, for work to hold.
+  /// The lifetime of this owner, for work to hold.
   public var lifetime: OwnerLifetime { lifetimeToken.lifetime }
 
   /// Names this owner for the life of the process.

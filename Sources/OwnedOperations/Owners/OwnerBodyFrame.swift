@@ -22,18 +22,15 @@ struct OwnerBodyFrame {
 
   // MARK: Entering and leaving
 
-  @inline(__always)  // for each owner that a worker comes to
   static func enter(_ frame: UnsafeMutablePointer<OwnerBodyFrame>) {
     ThreadSlot.ownerBody.pointer = UnsafeMutableRawPointer(frame)
   }
 
-  @inline(__always)  // for each owner that a worker comes to
   static func leave(_ frame: UnsafeMutablePointer<OwnerBodyFrame>) {
     ThreadSlot.ownerBody.pointer = frame.pointee.outer
   }
 
   /// Runs a body that holds the owner. The caller keeps the hold.
-  @inline(__always)  // for each body of a dispatch queue
   static func run<Result>(for hold: OwnerHold, _ body: () throws -> Result) rethrows -> Result {
     var frame = OwnerBodyFrame(Borrowed(hold))
     return try withUnsafeMutablePointer(to: &frame) { pointer in

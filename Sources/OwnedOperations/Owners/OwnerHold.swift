@@ -83,7 +83,7 @@ final class OwnerHold: Sendable {
 
   deinit { OwnerHoldRegistry.remove(self, address) }
 
-  /// The record of the object, the same one as long as anybody holds it. An object that is deinitialising gets one that never holds it.
+  /// The hold of the object, the same one as long as anybody holds it. An object that is deinitialising gets one that never holds it.
   /// Constant time.
   static func of(_ object: AnyObject) -> OwnerHold { OwnerHoldRegistry.hold(of: object) { OwnerHold(object) } }
 
@@ -96,7 +96,6 @@ final class OwnerHold: Sendable {
   /// False for an object that was deinitialising already.
   var isOfObject: Bool { object.address != nil }
 
-  @inline(__always)  // for each job with an owner
   func refers(to other: AnyObject) -> Bool { object.refers(to: other) }
 
   fileprivate var address: UnsafeMutableRawPointer? { object.address }
@@ -122,7 +121,6 @@ final class OwnerHold: Sendable {
   }
 
   /// Retains the object for a body, which is to ask `mayBegin`. Nil if it has gone.
-  @inline(__always)  // for each job with an owner
   func retain() -> Retained<AnyObject>? {
     change(by: Self.oneBody &+ Self.oneChanging)
     references.pass()
@@ -173,7 +171,6 @@ final class OwnerHold: Sendable {
     return false
   }
 
-  @inline(__always)  // for each job with an owner
   private static func bodies(_ word: UInt64) -> Int { Int(word & (oneChanging - oneBody)) >> 1 }
 
   /// The body is over, or doesn't begin.
@@ -194,12 +191,11 @@ final class OwnerHold: Sendable {
     if isHeldByOthers(object.borrowed) { end(object) } else { endInBackground(object) }
   }
 
-  @inline(__always) @discardableResult
+  @discardableResult
   private func change(by difference: UInt64) -> UInt64 {
     word.wrappingAdd(difference &+ Self.oneVersion, ordering: .sequentiallyConsistent).newValue
   }
 
-  @inline(__always)  // for each job with an owner
   private func countedOut(_ word: UInt64) {
     if word & Self.isHeldBack != 0 { lookAgain() }
   }
@@ -263,7 +259,6 @@ final class OwnerHold: Sendable {
   }
 
   /// Work of the owner was added.
-  @inline(__always)  // for each job with an owner
   func lookAgainIfHeldBack() {
     if word.load(ordering: .acquiring) & Self.isHeldBack != 0 { lookAgain() }
   }
@@ -333,9 +328,9 @@ final class BodyReference: Sendable {
   deinit { hold.end(object) }
 }
 
-/// Finds the record of an object by its address.
+/// Finds the hold of an object by its address.
 ///
-/// A record is known unretained, and takes itself out in its deinit. In between it may be found, but can't be retained any more; then a new
+/// A hold is known unretained, and takes itself out in its deinit. In between it may be found, but can't be retained any more; then a new
 /// one takes its place.
 private enum OwnerHoldRegistry {
   private final class Shard: Sendable {
@@ -360,7 +355,7 @@ private enum OwnerHoldRegistry {
     }
   }
 
-  /// In the record's deinit.
+  /// In the hold's deinit.
   static func remove(_ hold: OwnerHold, _ address: UnsafeMutableRawPointer?) {
     guard let address else { return }
     shard(of: address).holds.withLock { holds in

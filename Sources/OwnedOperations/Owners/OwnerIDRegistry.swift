@@ -72,14 +72,14 @@ final class OwnerIDPage: Sendable {
 
   /// True when this was the last living identifier of the page.
   func markEnded(_ id: UInt64) -> Bool {
-    let slot = Int(id % Self.size)
-    let word = words[slot / 64].bitwiseOr(1 << UInt64(slot % 64), ordering: .releasing).newValue
+    let place = Int(id % Self.size)
+    let word = words[place / 64].bitwiseOr(1 << UInt64(place % 64), ordering: .releasing).newValue
     guard word == .max else { return false }
     return remaining.subtract(1, ordering: .acquiringAndReleasing).newValue == 0
   }
 
   func hasEnded(_ id: UInt64) -> Bool {
-    let slot = Int(id % Self.size)
-    return words[slot / 64].load(ordering: .acquiring) & (1 << UInt64(slot % 64)) != 0
+    let place = Int(id % Self.size)
+    return words[place / 64].load(ordering: .acquiring) & (1 << UInt64(place % 64)) != 0
   }
 }

@@ -2,10 +2,10 @@ import Foundation
 
 /// Queues whose work is run by a driver, in users' tests. The scheduler is the same; only who runs it is another.
 ///
-/// - A worker that is due is a step of the driver's. It takes one record, runs it, settles, and leaves; if there is more to do, it is sent
+/// - A worker that is due is a step of the driver's. It takes one item, runs it, settles, and leaves; if there is more to do, it is sent
 ///   for again.
-/// - How many workers may be under way depends on the limit only, neither on processors nor on how long records take.
-/// - Nothing is taken in advance, and each node of a graph is a record.
+/// - How many workers may be under way depends on the limit only, neither on processors nor on how long items take.
+/// - Nothing is taken in advance, and each node of a graph is a work item.
 extension OwnerScopedQueue {
   /// Makes a queue whose work the driver runs.
   package convenience init(name: String?, maxConcurrentOperationCount: Int, driver: any QueueDriver, isShuffled: Bool) {
@@ -22,7 +22,9 @@ extension OwnerScopedQueue {
   package func askUnannounced() {
     let (isWatching, heldBack) = core.read { scheduler in
       var heldBack: [OwnerLifetime] = []
-      for phase in scheduler.phases { phase.forEachSlot { if $0.isHeldBack, let lifetime = $0.lifetime { heldBack.append(lifetime) } } }
+      for phase in scheduler.phases {
+        phase.forEachOwnerQueue { if $0.isHeldBack, let lifetime = $0.lifetime { heldBack.append(lifetime) } }
+      }
       return (!scheduler.watched.isEmpty, heldBack)
     }
     if isWatching { core.askWatched() }

@@ -39,11 +39,12 @@ extension OwnerLifetime {
       DeferredCalls.add { cancellation.cancel() }
     }
     // Its first step, too, goes where the queue's turns do: the place that it has must not wait for a thread of Swift's pool.
-    let task = Task(executorPreference: place.map { TurnExecutor(queue: $0.0, $0.1) }, priority: priority) { [self] in
+    let executor = place.map { TurnExecutor(queue: $0.0, $0.1, keepsFirstStep: false) }
+    let task = Task(executorPreference: executor, priority: priority) { [self] in
       defer { endCall.leave() }
       // The load of the lifetime comes last, and decides.
       guard !Task.isCancelled, isAlive else {
-        if let (queue, turn) = place { queue.giveUp(turn) }
+        place?.1.giveUp()
         throw CancellationError()
       }
       if let (queue, turn) = place { return try await queue.run(turn, body) }
@@ -58,24 +59,27 @@ extension OwnerLifetime {
 }
 
 /// Cancels a task, which may be known later than that it is to be cancelled.
-private final class TaskCancellation: @unchecked Sendable {  // guarded by `lock`
-  private let lock = Lock()
-  private var isCancelled = false
-  private var action: (@Sendable () -> Void)?
+private final class TaskCancellation: Sendable {
+  private let state = Locked(State())
+
+  private struct State {
+    var isCancelled = false
+    var action: (@Sendable () -> Void)?
+  }
 
   /// Once.
   func set(_ action: @escaping @Sendable () -> Void) {
-    let isLate = lock.withLock {
-      if !isCancelled { self.action = action }
-      return isCancelled
+    let isLate = state.withLock { state in
+      if !state.isCancelled { state.action = action }
+      return state.isCancelled
     }
     if isLate { action() }
   }
 
   func cancel() {
-    let action = lock.withLock {
-      isCancelled = true
-      return self.action.take()
+    let action = state.withLock { state in
+      state.isCancelled = true
+      return state.action.take()
     }
     action?()
   }

@@ -46,7 +46,7 @@ extension OwnerScopedQueue {
     submitAlone(isBound ? .ownerBlock(erased) : .sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased)), lifetime)
   }
 
-  private func submitAlone(_ work: consuming Work, _ lifetime: OwnerLifetime) {
+  private func submitAlone(_ work: consuming WorkItem, _ lifetime: OwnerLifetime) {
     let level = PriorityLevel.of(.normal)
     switch core.mutate(with: work, { scheduler, _, work in scheduler.addAlone(work, lifetime, level: level) }) {
     case .taken: break
@@ -67,10 +67,10 @@ extension Scheduler {
   }
 
   /// In a phase of its own. If the owner has ended, that is empty, and passed over.
-  fileprivate mutating func addAlone(_ work: consuming Work, _ lifetime: OwnerLifetime, level: Int) -> Addition {
+  fileprivate mutating func addAlone(_ work: consuming WorkItem, _ lifetime: OwnerLifetime, level: Int) -> Addition {
     closeLastPhase()
-    guard let slot = slot(for: Borrowed(lifetime)) else { return .refused(work) }
-    let addition = add(work, to: slot, level: level)
+    guard let ownerQueue = ownerQueue(for: Borrowed(lifetime)) else { return .refused(work) }
+    let addition = add(work, to: ownerQueue, level: level)
     closeLastPhase()
     return addition
   }

@@ -71,25 +71,27 @@ extension OwnerScopedQueue {
     // The queue is not captured: the jobs of a suspended queue must not keep it.
     let erased: ErasedOwnerBody.Body = { owner in errors.catching(for: id) { try throwing(owner) } }
     let isBound = lifetime.bind(owner)
-    let work = isBound ? Work.ownerBlock(erased) : .sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased))
+    let work = isBound ? WorkItem.ownerBlock(erased) : .sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased))
     submit(work, lifetime: Borrowed(lifetime), priority: priority)
   }
 }
 
 /// Where the errors of a queue's jobs go. Outlives the queue if jobs are still running.
 final class JobErrors: Sendable {
-  private let lock = Lock()
-  nonisolated(unsafe) private var current: (@Sendable (OwnerID, any Error) -> Void)?  // guarded by `lock`
+  private struct State {
+    var handler: (@Sendable (OwnerID, any Error) -> Void)?
+  }
+
+  private let state = Locked(State())
 
   var handler: (@Sendable (OwnerID, any Error) -> Void)? {
-    get { lock.withLock { current } }
+    get { state.withLock { $0.handler } }
     set {
       var former = newValue
-      lock.withLock { swap(&former, &current) }  // the former one goes outside the lock
+      state.withLock { swap(&former, &$0.handler) }  // the former one goes outside the lock
     }
   }
 
-  @inline(__always)
   func catching(for owner: OwnerID, _ body: () throws -> Void) {
     do { try body() } catch { report(error, of: owner) }
   }

@@ -21,6 +21,7 @@ extension OwnerScopedQueue {
   }
 
   /// Adds operations, and waits for them on request.
+  /// - Complexity: linear in the operations.
   @available(*, noasync, message: "Use enqueue(_:), and await finished() of each operation, instead")
   public func addOperations(_ operations: [Operation], waitUntilFinished wait: Bool) {
     addOrFail(operations)
@@ -35,7 +36,7 @@ extension OwnerScopedQueue {
     let thread = WaitingThread()
     let sentinel = FinishSentinel(of: operation) { thread.wake() }
     sentinel.arm()
-    BlockingRegion.perform(for: .plainOperation(operation), thread)
+    BlockingRegion.perform(for: .plainOperation(operation), thread, drivenBy: core.driver)
     sentinel.disarm()
   }
 
@@ -56,7 +57,8 @@ extension OwnerScopedQueue {
     }
   }
 
-  private func refuse(_ error: OwnerScopedQueueError) {
+  /// Counts what an owner that has ended adds. Anything else is a mistake in the program.
+  func refuse(_ error: OwnerScopedQueueError) {
     guard case .ownerEnded = error else { preconditionFailure(error.description) }
     core.note { scheduler in
       scheduler.statistics.enqueued += 1
@@ -76,6 +78,7 @@ extension OwnerScopedQueue {
   /// Cancels everything pending and executing. Jobs and barriers that have not started are dropped, operations get `cancel()`.
   ///
   /// The main queue's can't be cancelled, as in Foundation.
+  /// - Complexity: linear in the operations and jobs.
   public func cancelAllOperations() {
     guard !isMain else { return }
     var all = core.mutate { scheduler, _ in scheduler.takeAll() }
@@ -83,11 +86,11 @@ extension OwnerScopedQueue {
     swap(&barriers, &all.barriers)
     DeferredReleases.add(contentsOf: consume barriers)
     for run in all.runs { run.cancelNodes(ownedBy: nil) }
-    for (slot, work) in all.taken { core.finishCancelling(work, of: slot, forEndedOwner: false) }
+    for (ownerQueue, work) in all.taken { core.finishCancelling(work, of: ownerQueue, forEndedOwner: false) }
     cancel(all.operations)
   }
 
-  /// Those whose records have been taken out, and that don't finish at once, get new ones: an operation may refuse to be cancelled.
+  /// Those whose items have been taken out, and that don't finish at once, get new ones: an operation may refuse to be cancelled.
   ///
   /// The last first: of those that depend on what was added before them, none begins because that has been cancelled.
   func cancel(_ operations: [OwnedOperation]) {
@@ -110,8 +113,17 @@ extension OwnerScopedQueue {
 
   // MARK: Settings
 
-  /// How many operations may execute at once; ``defaultMaxConcurrentOperationCount`` for as many as the machine has processors, and more
-  /// while some are blocked. A change counts from the next start on. Zero starts nothing. Other negative values are a precondition failure.
+  /// How many operations may execute at once; ``defaultMaxConcurrentOperationCount``, the default, for no limit but the machine's.
+  ///
+  /// A limit is only ever an upper bound. Below it, and without one, what bodies use of the processors decides:
+  /// - There is a thread for each processor.
+  /// - There are more as far as bodies, which may sleep or wait for a disk, were measured to leave a quarter of the processors unused with
+  ///   one more. This is measured on Linux.
+  /// - A thread that waits by a call of this package, or is found blocked by looks every two milliseconds, is not counted.
+  /// - There is one more whenever nothing has begun for 100 ms.
+  /// - There are 192 threads at most, 64 without a limit, not counting those that wait by a call of this package.
+  ///
+  /// A change counts from the next start on. Zero starts nothing. Other negative values are a precondition failure.
   public var maxConcurrentOperationCount: Int {
     get { core.read { $0.limitAsSet } }
     set {

@@ -31,6 +31,7 @@ extension OwnerScopedQueue: OperationScheduler {
       refusal.settle()
       throw refusal.error
     }
+    for operation in scheduled { operation.lifetime.ownerHold?.lookAgainIfHeldBack() }
     // Those cancelled before have nothing to wait for, not even for a suspended queue. A worker may have come first.
     for operation in scheduled where operation.isCancelled { _ = operation.startIfReady() }
   }
@@ -41,7 +42,21 @@ extension OwnerScopedQueue: OperationScheduler {
       refusal.settle()
       throw refusal.error
     }
+    operation.lifetime.ownerHold?.lookAgainIfHeldBack()
     if operation.isCancelled { _ = operation.startIfReady() }
+  }
+
+  /// Adds a turn, and begins it if nobody is before it. One whose owner has ended is cancelled by that.
+  func addTurn(_ turn: QueueTurn) {
+    switch core.mutate({ scheduler, _ in scheduler.addTurn(turn, to: self) }) {
+    case .begins: core.begin(turn)
+    case .waits: break
+    case .refused(let refusal):
+      refusal.settle()
+      refuse(refusal.error)
+    }
+    turn.lifetime.ownerHold?.lookAgainIfHeldBack()
+    if turn.isCancelled { _ = turn.startIfReady() }
   }
 
   /// The operation itself if it is ours, or one of ours that runs it.
@@ -68,8 +83,10 @@ extension OwnerScopedQueue: OperationScheduler {
       // Of what operations wait for is known, but not of what jobs do.
       var hasWork = scheduler.waiting > (worker?.isWaiting ?? false ? 1 : 0)
       for phase in scheduler.phases where phase.unfinished > 0 {
-        phase.forEachSlot { slot in
-          if slot.isHeldBack || slot.unfinished > slot.executing, slot.lifetime?.mayConcern(hold) ?? false { hasWork = true }
+        phase.forEachOwnerQueue { ownerQueue in
+          if ownerQueue.isHeldBack || ownerQueue.unfinished > ownerQueue.executing, ownerQueue.lifetime?.mayConcern(hold) ?? false {
+            hasWork = true
+          }
         }
       }
       return hasWork
@@ -90,7 +107,11 @@ extension OwnerScopedQueue: OperationScheduler {
   func operationDidFinish(_ operation: OwnedOperation) {
     ThreadSlot.blockingObserver.object(BlockingObserver.self)?.bodyDidEnd(of: operation)
     let isFromElsewhere = Worker.current?.operationInside != ObjectIdentifier(operation)
-    core.mutate { scheduler, _ in scheduler.finish(operation, isFromElsewhere: isFromElsewhere) }
+    let hasRunOut = core.mutate { scheduler, _ in
+      scheduler.finish(operation, isFromElsewhere: isFromElsewhere)
+      return scheduler.hasRunOut
+    }
+    if hasRunOut { core.noteIdle() }
   }
 
   // MARK: Waits of tasks

@@ -109,7 +109,7 @@ extension OwnerScopedQueue {
     let shared = lifetime.bind(owner) ? nil : OwnerHold.of(owner)
     add(after: delay, lifetime) { [self] in
       guard lifetime.isAlive else { return refusedJobs.add() }
-      let work = shared.map { Work.sharedOwnerBlock(SharedOwnerBody($0, erased)) } ?? .ownerBlock(erased)
+      let work = shared.map { WorkItem.sharedOwnerBlock(SharedOwnerBody($0, erased)) } ?? .ownerBlock(erased)
       submit(work, lifetime: Borrowed(lifetime), priority: priority)
     }
   }
@@ -198,7 +198,7 @@ extension OwnerScopedQueue {
   public func cancelOperations(ownedBy lifetime: OwnerLifetime) {
     let all = core.mutate { scheduler, _ in scheduler.takeAll(of: lifetime) }
     for run in all.runs { run.cancelNodes(ownedBy: lifetime) }
-    for (slot, work) in all.taken { core.finishCancelling(work, of: slot, forEndedOwner: false) }
+    for (ownerQueue, work) in all.taken { core.finishCancelling(work, of: ownerQueue, forEndedOwner: false) }
     cancel(all.operations)
   }
 
@@ -259,7 +259,11 @@ extension OwnerScopedQueue {
   /// While true for an owner, nothing of it starts; what executes goes on. The end of the owner takes the suspension along.
   /// - Complexity: linear in the queue's workers and barriers.
   public func setSuspended(_ suspended: Bool, ownedBy lifetime: OwnerLifetime) {
-    core.mutate { scheduler, _ in scheduler.setSuspended(suspended, lifetime) }
+    let hasRunOut = core.mutate { scheduler, _ in
+      scheduler.setSuspended(suspended, lifetime)
+      return scheduler.hasRunOut
+    }
+    if hasRunOut { core.noteIdle() }
   }
 
   /// Whether the owner was suspended in this queue, and has neither been resumed nor ended.
@@ -268,7 +272,10 @@ extension OwnerScopedQueue {
   }
 
   /// How many operations and jobs of one owner may execute at once. By default there is no limit, which reads as
-  /// ``defaultMaxConcurrentOperationCount``. Other negative values are a precondition failure.
+  /// ``defaultMaxConcurrentOperationCount``. Within it, ``maxConcurrentOperationCount`` says how many there are. Other negative values are
+  /// a precondition failure.
+  ///
+  /// Work without an owner, such as plain operations, counts as that of one owner more: the limit holds for all of it together.
   /// - Complexity: constant to read; to change, linear in the owners that have pending work.
   public var maxConcurrentOperationCountPerOwner: Int {
     get { core.read { $0.ownerLimitAsSet } }
@@ -278,7 +285,7 @@ extension OwnerScopedQueue {
         scheduler.ownerLimit = limit
         scheduler.ownerLimitAsSet = newValue
         scheduler.reclaimBatches()
-        for phase in scheduler.phases { phase.forEachSlot { phase.release($0, ownerLimit: limit) } }
+        for phase in scheduler.phases { phase.forEachOwnerQueue { phase.release($0, ownerLimit: limit) } }
       }
     }
   }

@@ -7,6 +7,14 @@ package struct QueueBacklog: Sendable {
     case operation(label: String, ObjectIdentifier)
     /// The place of a task, by which its steps go.
     case turn(ObjectIdentifier)
+
+    /// Of an operation or a turn.
+    package var operation: ObjectIdentifier? {
+      switch self {
+      case .operation(_, let operation), .turn(let operation): operation
+      default: nil
+      }
+    }
   }
 
   package enum Reason: Sendable, Hashable {
@@ -73,24 +81,24 @@ extension Scheduler {
     for operation in self.operations.operations {
       guard let place = self.operations.place(of: operation) else { continue }
       let entry = self.operations[place]
-      let reason = reasonToWait(entry.slot, isFirst: phases.first === entry.slot.phase)
+      let reason = reasonToWait(entry.ownerQueue, isFirst: phases.first === entry.ownerQueue.phase)
       let owner = operation.lifetime === own ? nil : operation.lifetime
       found.operations.append((operation, owner, reason, entry.isDetached, entry.levels != 0))
-      operations[ObjectIdentifier(entry.slot), default: (0, 0)].count += 1
-      if entry.isDetached || operation.isExecuting { operations[ObjectIdentifier(entry.slot)]?.executing += 1 }
+      operations[ObjectIdentifier(entry.ownerQueue), default: (0, 0)].count += 1
+      if entry.isDetached || operation.isExecuting { operations[ObjectIdentifier(entry.ownerQueue)]?.executing += 1 }
     }
     for (index, phase) in phases.enumerated() {
-      phase.forEachSlot { slot in
-        let (count, executing) = operations[ObjectIdentifier(slot)] ?? (0, 0)
-        let reason = reasonToWait(slot, isFirst: index == 0)
-        let bodies = slot.executing - executing
-        let listed = listed(of: slot)
-        for kind in listed { found.others.append(.init(kind: kind, owner: slot.lifetime, reason: reason)) }
-        for _ in 0..<max(0, bodies) { found.others.append(.init(kind: .job, owner: slot.lifetime, reason: .executes(waits: true))) }
+      phase.forEachOwnerQueue { ownerQueue in
+        let (count, executing) = operations[ObjectIdentifier(ownerQueue)] ?? (0, 0)
+        let reason = reasonToWait(ownerQueue, isFirst: index == 0)
+        let bodies = ownerQueue.executing - executing
+        let listed = listed(of: ownerQueue)
+        for kind in listed { found.others.append(.init(kind: kind, owner: ownerQueue.lifetime, reason: reason)) }
+        for _ in 0..<max(0, bodies) { found.others.append(.init(kind: .job, owner: ownerQueue.lifetime, reason: .executes(waits: true))) }
         // Nodes that wait for others count, and stand in no list.
-        let blocked = slot.unfinished - count - listed.count - bodies
+        let blocked = ownerQueue.unfinished - count - listed.count - bodies
         guard !runs.isEmpty else { return }
-        for _ in 0..<max(0, blocked) { found.others.append(.init(kind: .graphNode, owner: slot.lifetime, reason: .dependencies([]))) }
+        for _ in 0..<max(0, blocked) { found.others.append(.init(kind: .graphNode, owner: ownerQueue.lifetime, reason: .dependencies([]))) }
       }
       guard phase.barrier != nil else { continue }
       let isDue = index == 0 && isBarrierDue
@@ -100,11 +108,11 @@ extension Scheduler {
     return found
   }
 
-  private func listed(of slot: OwnerSlot) -> [QueueBacklog.Kind] {
+  private func listed(of ownerQueue: OwnerQueue) -> [QueueBacklog.Kind] {
     var kinds: [QueueBacklog.Kind] = []
     for level in 0..<PriorityLevel.count {
-      slot.forEachLane(at: level) { lane in
-        lane.work.visit { work in
+      ownerQueue.forEachFlow(at: level) { flow in
+        flow.work.visit { work in
           switch work {
           case .operation: break
           case .graphNode: kinds.append(.graphNode)
@@ -117,13 +125,13 @@ extension Scheduler {
     return kinds
   }
 
-  private func reasonToWait(_ slot: OwnerSlot, isFirst: Bool) -> QueueBacklog.Reason {
+  private func reasonToWait(_ ownerQueue: OwnerQueue, isFirst: Bool) -> QueueBacklog.Reason {
     if isSuspended { return .queueSuspended }
-    if slot.isSuspended { return .ownerSuspended }
+    if ownerQueue.isSuspended { return .ownerSuspended }
     if !isFirst { return .barrier }
-    if slot.isHeldBack { return .ownerHeldBack }
+    if ownerQueue.isHeldBack { return .ownerHeldBack }
     let executing = workers.activeCount - arriving - yielded + detached
-    if limit != .max && executing >= limit || slot.isHeld(ownerLimit) { return .limit }
+    if limit != .max && executing >= limit || ownerQueue.isHeld(ownerLimit) { return .limit }
     return .ready
   }
 }

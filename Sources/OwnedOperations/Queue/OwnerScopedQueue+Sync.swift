@@ -82,14 +82,13 @@ extension OwnerScopedQueue {
 
 /// What a body returned or threw, for one who waits until it has.
 private final class Answer<Value: Sendable, Failure: Error>: Sendable {
-  private let lock = Lock()
-  nonisolated(unsafe) private var result: Result<Value, Failure>?  // guarded by `lock`
+  private let result = Locked<Result<Value, Failure>?>(nil)
 
-  func give(_ new: Result<Value, Failure>) { lock.withLock { result = new } }
+  func give(_ new: Result<Value, Failure>) { result.withLock { $0 = new } }
 
   func value(after operation: OwnedOperation) throws(Failure) -> Value? {
     operation.blockUntilFinished()
-    guard let result = lock.withLock({ result }) else { return nil }
+    guard let result = self.result.withLock({ $0 }) else { return nil }
     return try result.get()
   }
 }

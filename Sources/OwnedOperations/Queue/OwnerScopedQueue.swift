@@ -47,8 +47,8 @@ public final class OwnerScopedQueue: Sendable {
   /// Makes a queue.
   /// - Parameters:
   ///   - name: for debugging; the queue's threads carry it.
-  ///   - maxConcurrentOperationCount: how many operations may execute at once. By default as many as the machine has processors, and
-  ///     more while some are blocked. Other negative values are a precondition failure, as in Foundation.
+  ///   - maxConcurrentOperationCount: how many operations may execute at once. By default what bodies use of the machine's processors
+  ///     decides, see the property of the same name. Other negative values are a precondition failure, as in Foundation.
   ///   - qualityOfService: of the threads that the work runs on.
   ///   - underlyingQueue: run the work there instead. The bodies of ``OwnedAsyncOperation`` and ``OwnedResultOperation`` are tasks of their
   ///     own, which it only starts.
@@ -74,16 +74,17 @@ public final class OwnerScopedQueue: Sendable {
   }
 
   deinit {
+    WorkerThreads.stopLooking()  // the thread may be a worker's, and what goes with the queue is somebody's
     bequeath()
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
     let (deferredReleases, departed, runs) = core.note { scheduler in
-      scheduler.workers.discardResting()
+      scheduler.workers.removeResting()
       return (
-        scheduler.deferredReleases + scheduler.phases.flatMap { $0.removeAllSlots() }, scheduler.departures.slots,
+        scheduler.deferredReleases + scheduler.phases.flatMap { $0.removeAllOwnerQueues() }, scheduler.departures.ownerQueues,
         Array(scheduler.runs.values)
       )
     }
-    SlotDepartures.complete(departed)
+    OwnerQueueDepartures.complete(departed)
     for work in deferredReleases { work.release() }
     for run in runs { run.queueIsGone() }
   }
@@ -98,9 +99,10 @@ public final class OwnerScopedQueue: Sendable {
   // MARK: Adding
 
   /// Adds a job. If its owner has ended, it is counted as cancelled, and released when this returns.
-  @inline(__always)
-  func submit(_ work: consuming Work, lifetime: Borrowed<OwnerLifetime>?, priority: Operation.QueuePriority) {
+  @inline(__always)  // for each job
+  func submit(_ work: consuming WorkItem, lifetime: Borrowed<OwnerLifetime>?, priority: Operation.QueuePriority) {
     let level = PriorityLevel.of(priority)
+    Worker.noteAddition(to: core)
     switch core.mutate(with: work, { scheduler, followUp, work in scheduler.add(work, lifetime, level: level, &followUp) }) {
     case .taken: break
     case .takenForHeldBackOwner: lifetime?.with { $0.ownerHold }?.lookAgainIfHeldBack()

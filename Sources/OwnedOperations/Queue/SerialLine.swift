@@ -7,10 +7,10 @@
 ///
 /// All of it is guarded by the queue's lock.
 ///
-/// - While a line has work in a phase, it has a lane of its own there (`OwnerSlot.makeLane(of:)`). Stages follow one another, so at most
-///   one lane of the line has work that runs.
-/// - A job is taken from the lane only if none that was taken from it runs (`LineTurns.isHeld`): one that comes up early is held, with its
-///   ticket, and comes back to its place in the ring when the one that runs is over, or is given back.
+/// - While a line has work in a phase, it has a flow of its own there (`OwnerQueue.makeFlow(of:)`). Phases follow one another, so at most
+///   one flow of the line has work that runs.
+/// - A job is taken from the flow only if none that was taken from it runs (`LineTurns.isHeld`): one that comes up early is held, with its
+///   ticket, and comes back to its place in the run queue when the one that runs is over, or is given back.
 /// - What a job leaves to be released is no part of it. Should that take long while the next is held, the monitor finds the job to be over,
 ///   and counts it.
 /// - A worker takes one job of a line, as the last of its batch: what it took behind it would come before the rest of the line.

@@ -1,6 +1,6 @@
-/// Tickets of a lane that came up while its owner, or its line, could not go on. Guarded by the queue's lock.
+/// Tickets of a flow that came up while its owner, or its line, could not go on. Guarded by the queue's lock.
 ///
-/// They keep their ages, so that they come back in order among those of the owner's other lanes. An owner without lines has one lane for
+/// They keep their ages, so that they come back in order among those of the owner's other flows. An owner without lines has one flow for
 /// each level: there the age of the oldest is enough.
 struct HeldTickets {
   typealias Run = (age: UInt64, tickets: Int)
@@ -37,8 +37,8 @@ struct HeldTickets {
     }
   }
 
-  /// Adds the newest ticket of the ring's level, which never was in the ring.
-  /// - Parameter newest: the last age that was made for the ring.
+  /// Adds the newest ticket of the run queue's level, which never was in the run queue.
+  /// - Parameter newest: the last age that was made for the run queue.
   mutating func addNewest(after newest: UInt64, inRuns: Bool, makeAge: () -> UInt64) {
     let isSameRun = count > 0 && (!inRuns || lastAge == newest)
     add(1, age: isSameRun ? lastAge : makeAge(), inRuns: inRuns)
@@ -79,7 +79,7 @@ struct HeldTickets {
     return runs
   }
 
-  /// Takes out those for whose records `isKept` has a false, in order.
+  /// Takes out those for whose items `isKept` has a false, in order.
   mutating func remove(keeping isKept: ArraySlice<Bool>) {
     var rest = isKept
     for (age, tickets) in takeAll() {

@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// All of them have one source. They are in the worker's hand (see `GraphRun`), in no ready list, and not begun. Only the worker puts nodes
 /// in. The queue's lock may be held when `lock` is taken, not the other way round.
-final class NodeStack: Sendable {
+final class NodeStack: @unchecked Sendable {  // `count` and `source` are guarded by `lock`
   static let capacity = 256
 
   private let lock = Lock()
@@ -14,14 +14,14 @@ final class NodeStack: Sendable {
 
   // Guarded by `lock`.
   private let nodes = RawStorage<UInt32>(capacity: capacity)
-  nonisolated(unsafe) private var count = 0
-  nonisolated(unsafe) private var source: Source?
+  private var count = 0
+  private var source: Source?
 
   /// Where nodes come from, and go back to.
   struct Source {
     /// One that has not finished is kept by its queue.
     unowned(unsafe) let run: any NodeRun
-    let slot: Borrowed<OwnerSlot>
+    let ownerQueue: Borrowed<OwnerQueue>
     let level: Int
   }
 

@@ -2,17 +2,17 @@ import Foundation
 
 /// The operations that a queue has and that have not finished, in the order in which they were added. Guarded by the queue's lock.
 ///
-/// Each operation knows its place (`schedulerSlot`), so that finding and removing it takes constant time. Places of those that have gone
+/// Each operation knows its place (`registryPlace`), so that finding and removing it takes constant time. Places of those that have gone
 /// stay empty until half are; then the rest move up.
 ///
 /// An entry holds its operation without the compiler's counting of references, because most steps of an operation's way through the queue
-/// look here: that would be a dozen counts up and down for each operation. It doesn't hold its slot, which stays in its phase as long as
-/// the operation is unfinished in there.
+/// look here: that would be a dozen counts up and down for each operation. It doesn't hold its owner queue, which stays in its phase as
+/// long as the operation is unfinished in there.
 struct OperationRegistry: ~Copyable {
   struct Entry {
     let unretainedOperation: Borrowed<OwnedOperation>
-    let unretainedSlot: Borrowed<OwnerSlot>
-    /// A bit for each level at which a ready list has a record of it. A record is found to be out of date when its turn comes.
+    let unretainedOwnerQueue: Borrowed<OwnerQueue>
+    /// A bit for each level at which a ready list has a work item of it. A work item is found to be out of date when its turn comes.
     var levels: UInt8 = 0
     /// Executes without a worker.
     var isDetached = false
@@ -21,11 +21,11 @@ struct OperationRegistry: ~Copyable {
     var watchPlace: Int32 = 0
 
     var operation: OwnedOperation { unretainedOperation.object }
-    var slot: OwnerSlot { unretainedSlot.object }
+    var ownerQueue: OwnerQueue { unretainedOwnerQueue.object }
 
-    fileprivate init(_ operation: OwnedOperation, _ slot: Borrowed<OwnerSlot>) {
+    fileprivate init(_ operation: OwnedOperation, _ ownerQueue: Borrowed<OwnerQueue>) {
       unretainedOperation = Retained(operation).borrowed
-      unretainedSlot = slot
+      unretainedOwnerQueue = ownerQueue
     }
   }
 
@@ -39,10 +39,10 @@ struct OperationRegistry: ~Copyable {
   }
 
   /// Gives the operation a place. Others may get new ones.
-  mutating func insert(_ operation: OwnedOperation, slot: Borrowed<OwnerSlot>) -> Int {
+  mutating func insert(_ operation: OwnedOperation, ownerQueue: Borrowed<OwnerQueue>) -> Int {
     if entries.count >= 64, count * 2 < entries.count { compact() }
-    entries.append(Entry(operation, slot))
-    operation.schedulerSlot = entries.count - 1
+    entries.append(Entry(operation, ownerQueue))
+    operation.registryPlace = entries.count - 1
     count += 1
     return entries.count - 1
   }
@@ -50,7 +50,7 @@ struct OperationRegistry: ~Copyable {
   /// The place of the operation; nil if it has finished, or was never here.
   @inline(__always)  // for each operation, several times
   func place(of operation: OwnedOperation) -> Int? {
-    let place = operation.schedulerSlot
+    let place = operation.registryPlace
     guard entries.indices.contains(place), let entry = entries[place],
       entry.unretainedOperation.address == Borrowed(operation).address
     else { return nil }
@@ -77,18 +77,18 @@ struct OperationRegistry: ~Copyable {
     var kept = ContiguousArray<Entry?>()
     kept.reserveCapacity(count * 2)
     for case let entry? in entries {
-      entry.unretainedOperation.with { $0.schedulerSlot = kept.count }
+      entry.unretainedOperation.with { $0.registryPlace = kept.count }
       kept.append(entry)
     }
     entries = kept
   }
 
-  /// The records of operations of these slots have been taken out of the ready lists. Linear.
-  mutating func forgetRecords(in slots: [OwnerSlot]) {
-    guard count > 0, !slots.isEmpty else { return }
-    let slots = Set(slots.map(ObjectIdentifier.init))
+  /// The items of operations of these owner queues have been taken out of the ready lists. Linear.
+  mutating func forgetItems(in ownerQueues: [OwnerQueue]) {
+    guard count > 0, !ownerQueues.isEmpty else { return }
+    let ownerQueues = Set(ownerQueues.map(ObjectIdentifier.init))
     for place in entries.indices {
-      if let entry = entries[place], slots.contains(ObjectIdentifier(entry.slot)) { entries[place]?.levels = 0 }
+      if let entry = entries[place], ownerQueues.contains(ObjectIdentifier(entry.ownerQueue)) { entries[place]?.levels = 0 }
     }
   }
 

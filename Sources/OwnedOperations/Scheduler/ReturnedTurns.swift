@@ -1,12 +1,12 @@
-/// A run of tickets of one lane. Guarded by the queue's lock.
+/// A run of tickets of one flow. Guarded by the queue's lock.
 struct TicketRun {
-  let lane: Lane
+  let flow: Flow
   var tickets: Int
-  /// When the run began, among all of its ring: see `ReadyRing.makeAge`.
+  /// When the run began, among all of its run queue: see `RunQueue.makeAge`.
   let age: UInt64
 }
 
-/// Entries of a ready ring that had been taken out and have come back, because their owner may go on or a worker has given back what it had
+/// Entries of a run queue that had been taken out and have come back, because their owner may go on or a worker has given back what it had
 /// taken: the oldest first. A heap, because they come back in any order, and those of many owners may do so one by one.
 struct ReturnedTurns {
   private var heap: [TicketRun] = []
@@ -15,11 +15,11 @@ struct ReturnedTurns {
 
   /// There must be one.
   var first: TicketRun {
-    @inline(__always) get { heap[0] }
+    heap[0]
   }
 
-  /// There must be one, which keeps the lane.
-  var unretainedFirst: (lane: Borrowed<Lane>, tickets: Int, age: UInt64) { (Borrowed(heap[0].lane), heap[0].tickets, heap[0].age) }
+  /// There must be one, which keeps the flow.
+  var unretainedFirst: (flow: Borrowed<Flow>, tickets: Int, age: UInt64) { (Borrowed(heap[0].flow), heap[0].tickets, heap[0].age) }
 
   /// - Complexity: logarithmic.
   mutating func insert(_ entry: TicketRun) {

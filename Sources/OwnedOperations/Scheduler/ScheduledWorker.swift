@@ -28,17 +28,17 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
   final var serial: UInt64 = 0
   final var lastSeen = Sighting()
   final var barrier: (@Sendable () -> Void)?
-  /// The last batch was of one record by rule, not for lack of others. Read by the thread.
+  /// The last batch was of one item by rule, not for lack of others. Read by the thread.
   final var takesOne = false
 
   // Of the draining thread, which has the lock when the scheduler looks at them.
   final var batchSize = 1
-  /// How long the records of the last batch took each, in nanoseconds; nil if there was none.
-  final var lastRecordTime: UInt64?
+  /// How long the items of the last batch took each, in nanoseconds; nil if there was none.
+  final var lastItemTime: UInt64?
   /// What they used of the processor; nil if that was not measured.
   final var lastUse: ProcessorShare.Use?
-  /// Whose work runs. It executes, so the slot is there.
-  final unowned(unsafe) var currentSlot: OwnerSlot?
+  /// Whose work runs. It executes, so the owner queue is there.
+  final unowned(unsafe) var currentOwnerQueue: OwnerQueue?
 
   /// What the monitor saw last.
   struct Sighting: Equatable {
@@ -49,7 +49,7 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
 
   init(generation: Int) { self.generation = generation }
 
-  /// How many records to take: as many as take some 50 us, and never so many that other workers have to go without.
+  /// How many items to take: as many as take some 50 us, and never so many that other workers have to go without.
   /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
   ///   that comes later has to wait for more than one job of each of the others.
   final func batchLimit(ready: Int, turns: Int) -> Int {
@@ -61,15 +61,12 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
   /// Processor time used by the draining thread, in nanoseconds; nil where that can't be told. Under the queue's lock.
   var processorTime: UInt64? { nil }
 
-  /// Whether the record that the worker has begun last is the operation's, and not over. Under the queue's lock, after the rest of the
+  /// Whether the item that the worker has begun last is the operation's, and not over. Under the queue's lock, after the rest of the
   /// batch has been taken back: nothing else can begin then. The operation must not have been released.
   func isInside(_ operation: OwnedOperation) -> Bool { false }
 
   /// The thread is about to leave. Under the queue's lock.
   func endDrain() {}
-
-  /// The queue has no more use for it. Under the queue's lock.
-  func dismiss() {}
 
   /// Called by whoever the scheduler has told to, outside the lock: once, until the worker has left again.
   func dispatch() {}
@@ -77,5 +74,5 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
 
 /// Who makes a queue's workers. Under the queue's lock.
 protocol WorkerMaker: AnyObject {
-  func makeWorker(_ generation: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker
+  func makeWorker(_ generation: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker
 }

@@ -25,7 +25,7 @@ extension Scheduler {
   /// - Returns: whether no other worker is active.
   mutating func endStep(of worker: ScheduledWorker, after last: LastStep) -> Bool {
     settle(worker, after: last)
-    recordTime = Self.unknownTime
+    itemTime = Self.unknownTime
     comeBack(worker)
     arrive(worker)
     worker.endDrain()
@@ -39,23 +39,23 @@ extension BarrierPhase {
   /// Puts one of those that may begin before all others of the highest level. Of a line only the first may. Linear.
   func shuffle(by shuffler: any QueueDriver, ownerLimit: Int) {
     let level = readyLevels.trailingZeroBitCount
-    var choices: [(offset: Int, records: Int)] = []
-    for (offset, entry) in rings[level].entries().enumerated() {
-      let lane = entry.lane
-      guard lane.work.count > 0, !lane.slot.isHeld(ownerLimit), !lane.isLineHeld else { continue }
-      let records = lane.line != nil ? 1 : fairness == .roundRobin ? lane.work.count : min(entry.tickets, lane.work.count)
-      choices.append((offset, records))
+    var choices: [(offset: Int, items: Int)] = []
+    for (offset, entry) in runQueues[level].entries().enumerated() {
+      let flow = entry.flow
+      guard flow.work.count > 0, !flow.ownerQueue.isHeld(ownerLimit), !flow.isLineHeld else { continue }
+      let items = flow.line != nil ? 1 : fairness == .roundRobin ? flow.work.count : min(entry.tickets, flow.work.count)
+      choices.append((offset, items))
     }
-    let count = choices.reduce(0) { $0 + $1.records }
+    let count = choices.reduce(0) { $0 + $1.items }
     guard count > 1 else { return }
     var chosen = shuffler.choose(among: count)
-    for (offset, records) in choices {
-      guard chosen >= records else {
-        let lane = rings[level].swapFirst(with: offset)
-        if lane.line == nil { lane.work.swapFirst(with: shuffler.choose(among: lane.work.count)) }
+    for (offset, items) in choices {
+      guard chosen >= items else {
+        let flow = runQueues[level].swapFirst(with: offset)
+        if flow.line == nil { flow.work.swapFirst(with: shuffler.choose(among: flow.work.count)) }
         return
       }
-      chosen -= records
+      chosen -= items
     }
   }
 }

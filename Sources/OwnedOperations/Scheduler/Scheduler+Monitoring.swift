@@ -12,7 +12,7 @@ extension Scheduler {
     letMoreIn(hasMoved: hasMoved)
     let needsMonitor =
       blockedWorkers > 0 || hasWork || !runs.isEmpty
-      || workers.active.contains { $0.batch.hasRest || $0.batch.currentLane?.held.count ?? 0 > 0 }
+      || workers.active.contains { $0.batch.hasRest || $0.batch.currentFlow?.held.count ?? 0 > 0 }
     if needsMonitor, !workers.active.isEmpty { monitor() }
   }
 
@@ -52,7 +52,7 @@ extension Scheduler {
       return false
     }
     let hasMoved = sighting.serial != last.serial || sighting.position != last.position
-    if !hasMoved, sighting.serial != 0 { recordTime = Scheduler.unknownTime }
+    if !hasMoved, sighting.serial != 0 { itemTime = Scheduler.unknownTime }
     let isComputing = processorTime.map { $0 &- last.processorTime >= Self.leastProcessorTime } ?? false
     let isBlocked = !hasMoved && !isComputing && sighting.serial != 0
     setBlocked(worker, isBlocked && !worker.isWaiting)
@@ -62,15 +62,15 @@ extension Scheduler {
         reclaimBatch(from: worker)
         noteComputing(for: sighting.processorTime &- last.processorTime)
         // What it computes may be what a delivery has left: the next of the line need not wait for that.
-        if worker.batch.currentLane != nil, worker.batch.isCurrentOver { settle(worker, includingCurrent: true) }
+        if worker.batch.currentFlow != nil, worker.batch.isCurrentOver { settle(worker, includingCurrent: true) }
       }
       return hasMoved
     }
     // First of all: from here on the worker begins nothing, so that what is over now is what it began last.
     reclaimBatch(from: worker)
-    // Without a record, too: the first of its batch may have been held back, and what it let go of then blocks.
-    let hasNoRecord = !worker.batch.hasBegun && !isBarrierRunning && !Mutation.monitorLooksAtRecordsOnly.isOn
-    if worker.batch.isCurrentOver || hasNoRecord { setOutside(worker) }
+    // Without a work item, too: the first of its batch may have been held back, and what it let go of then blocks.
+    let hasNoItem = !worker.batch.hasBegun && !isBarrierRunning && !Mutation.monitorLooksAtItemsOnly.isOn
+    if worker.batch.isCurrentOver || hasNoItem { setOutside(worker) }
     settle(worker, includingCurrent: worker.isOutside)
     return false
   }

@@ -42,6 +42,62 @@ extension Scheduler {
     return nil
   }
 
+  // MARK: Turns
+
+  enum TurnAddition {
+    /// It has its permit. The caller is to begin it after unlocking.
+    case begins
+    case waits
+    /// To be settled after unlocking.
+    case refused(OwnedOperation.Refusal)
+  }
+
+  /// Adds an asynchronous operation whose start does nothing but say that it has come. If nobody is before it, it needs no worker: it gets
+  /// its permit here, and no work item.
+  mutating func addTurn(_ turn: OwnedOperation, to host: any OperationScheduler) -> TurnAddition {
+    let place: Int
+    switch insert(turn, to: host) {
+    case .refused(let refusal): return .refused(refusal)
+    case .blocked: place = -1
+    case .ready(let readyPlace): place = readyPlace
+    }
+    statistics.enqueued += 1
+    unfinished += 1
+    guard place >= 0 else { return .waits }
+    guard mayBeginAtOnce(operations[place].unretainedOwnerQueue) else {
+      makeReady(place)
+      return .waits
+    }
+    if !Mutation.turnTakesNoPermit.isOn { setDetached(true, place) }
+    return .begins
+  }
+
+  /// Whether what is added now has nobody before it, and a permit.
+  private func mayBeginAtOnce(_ ownerQueue: Borrowed<OwnerQueue>) -> Bool {
+    guard !isDriven, !isSuspended, firstPhase.address == lastPhase.address, firstPhase.with({ $0.readyLevels == 0 }) else { return false }
+    // As for a worker that sets out: those on their way want permits, too.
+    guard returning.isEmpty, limit == .max || workers.activeCount - yielded + detached < limit else { return false }
+    return !ownerQueue.with { $0.isHeld(ownerLimit) }
+  }
+
+  /// The turn has not begun after all: it is blocked again, its owner is held by bodies only, or somebody else has started or cancelled it.
+  mutating func returnTurn(_ turn: OwnedOperation) {
+    guard let place = operations.place(of: turn), operations[place].isDetached else { return }
+    setDetached(false, place)
+    let ownerQueue = operations[place].ownerQueue
+    if ownerLimit != .max, !ownerQueue.isRemoved { ownerQueue.phase.release(ownerQueue, ownerLimit: ownerLimit) }
+    if turn.isWaitingForScheduler { makeReady(place) }
+  }
+
+  private mutating func setDetached(_ isDetached: Bool, _ place: Int) {
+    let change = isDetached ? 1 : -1
+    operations[place].isDetached = isDetached
+    detached += change
+    operations[place].unretainedOwnerQueue.with { ownerQueue in
+      ownerQueue.unretainedPhase.with { $0.changeExecuting(ownerQueue, by: change) }
+    }
+  }
+
   enum InsertResult {
     /// To be made ready at this place, which is good until the next insertion.
     case ready(Int)
@@ -57,22 +113,22 @@ extension Scheduler {
     case .ready: isReady = true
     case .blocked: break
     }
-    let slot = slot(for: operation)
-    lastPhase.with { phase in slot.with { phase.addBlocked($0) } }
-    let place = operations.insert(operation, slot: slot)
+    let ownerQueue = ownerQueue(for: operation)
+    lastPhase.with { phase in ownerQueue.with { phase.addBlocked($0) } }
+    let place = operations.insert(operation, ownerQueue: ownerQueue)
     return isReady ? .ready(place) : .blocked
   }
 
   /// For an owner that is just ending, the work goes without one: it will be finished by its own lifetime.
-  private func slot(for operation: OwnedOperation) -> Borrowed<OwnerSlot> {
+  private func ownerQueue(for operation: OwnedOperation) -> Borrowed<OwnerQueue> {
     let lifetime = Borrowed(operation.lifetime)
     let isOwn = lifetime.address == Borrowed(ownLifetime).address
-    return slot(for: isOwn ? nil : lifetime) ?? lastPhase.with { Borrowed($0.slotWithoutOwner) }
+    return ownerQueue(for: isOwn ? nil : lifetime) ?? lastPhase.with { Borrowed($0.queueWithoutOwner) }
   }
 
   /// Takes back `insert`, before the operation was counted. Somebody may have started it meanwhile; then it goes on without us.
   mutating func takeBack(_ operation: OwnedOperation) {
-    if let slot = operations.remove(operation)?.slot { slot.phase.finish(slot) }
+    if let ownerQueue = operations.remove(operation)?.ownerQueue { ownerQueue.phase.finish(ownerQueue) }
     if operation.detach() { endedOperations += 1 }
   }
 
@@ -85,10 +141,10 @@ extension Scheduler {
     guard entry.levels & 1 << level == 0 else { return }
     operations[place].levels |= 1 << level
     endHandoffBeforeAddition()
-    let record = entry.unretainedSlot.with { slot in
-      slot.unretainedPhase.with { $0.makeReady(slot: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }
+    let item = entry.unretainedOwnerQueue.with { ownerQueue in
+      ownerQueue.unretainedPhase.with { $0.makeReady(ownerQueue: ownerQueue, level: level, pool: &pool, ownerLimit: ownerLimit) }
     }
-    record.initialize(to: .operation(entry.operation))
+    item.initialize(to: .operation(entry.operation))
   }
 
   mutating func makeReadyIfWaiting(_ operation: OwnedOperation) {
@@ -99,11 +155,8 @@ extension Scheduler {
   mutating func detach(_ operation: OwnedOperation, from worker: ScheduledWorker?) {
     if limit != .max || ownerLimit != .max, let worker { reclaimBatch(from: worker) }
     guard let place = operations.place(of: operation), !operations[place].isDetached else { return }
-    operations[place].isDetached = true
-    detached += 1
-    let slot = operations[place].slot
-    slot.phase.changeExecuting(slot, by: 1)
-    if let permit = taskPermits[ObjectIdentifier(operation)], permit.waits > 0 { yield(permit, bodyOf: slot) }
+    setDetached(true, place)
+    if let permit = taskPermits[ObjectIdentifier(operation)], permit.waits > 0 { yield(permit, bodyOf: operations[place].ownerQueue) }
   }
 
   // MARK: Finishing
@@ -116,7 +169,7 @@ extension Scheduler {
     if worker.isInside(operation) { setOutside(worker) }
   }
 
-  /// - Parameter isFromElsewhere: the thread is not that of the worker which has the operation's record, if one has.
+  /// - Parameter isFromElsewhere: the thread is not that of the worker which has the operation's item, if one has.
   mutating func finish(_ operation: OwnedOperation, isFromElsewhere: Bool) {
     // Unless it was taken back.
     guard let entry = operations.remove(operation) else { return }
@@ -129,16 +182,16 @@ extension Scheduler {
     waits.leave(ObjectIdentifier(operation))
     if entry.isDetached { detached -= 1 }
     if entry.watchList != .none { unwatch(entry) }
-    let deadRecords = entry.levels.nonzeroBitCount - (operation.didRun ? 1 : 0)
-    entry.unretainedSlot.with { slot in
-      slot.unretainedPhase.with { phase in
-        phase.finish(slot)
-        if entry.isDetached { phase.changeExecuting(slot, by: -1) }
+    let deadItems = entry.levels.nonzeroBitCount - (operation.didRun ? 1 : 0)
+    entry.unretainedOwnerQueue.with { ownerQueue in
+      ownerQueue.unretainedPhase.with { phase in
+        phase.finish(ownerQueue)
+        if entry.isDetached { phase.changeExecuting(ownerQueue, by: -1) }
       }
-      if deadRecords > 0 {
-        for level in 0..<PriorityLevel.count where entry.levels & 1 << level != 0 { noteDead(1, level: level, of: slot) }
+      if deadItems > 0 {
+        for level in 0..<PriorityLevel.count where entry.levels & 1 << level != 0 { noteDead(1, level: level, of: ownerQueue) }
       }
-      afterFinish(of: slot)
+      afterFinish(of: ownerQueue)
     }
   }
 }

@@ -3,13 +3,13 @@
 /// - A worker holds a permit from its arrival until it leaves, unless it has yielded it. One on its way holds none yet; a handed job counts
 ///   as begun.
 /// - An asynchronous operation holds a permit from the return of its start to its finish, unless its task has yielded it.
-/// - `limit` bounds the holders; `ownerLimit` bounds those of one owner, counted in its slot.
+/// - `limit` bounds the holders; `ownerLimit` bounds those of one owner, counted in its owner queue.
 /// - A body that waits for work of the same queue yields: it could wait for ever otherwise. A body that waits for anything else doesn't.
 /// - Code of the user's that is no body (a deinit on a worker) yields whenever it waits.
 /// - Who has yielded needs a permit to go on (`mayReturn`), of the queue and of its owner. Work that has begun may go on under any limit,
 ///   if need be alone. What is of a line (`SerialLine`) has yielded that, too, and waits until nothing of the line runs.
 /// - Who returns comes before new work: of the queue, if the queue's limit stands in its way (`returnsComeFirst`), else of its owner
-///   (`OwnerSlot.returning`), and of its line.
+///   (`OwnerQueue.returning`), and of its line.
 /// - Nothing that returns waits for a worker that is on its way: it may be on the one thread that both need.
 /// - The task of an operation that has been cancelled needs no permit to go on: it is to come to its end.
 /// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last takes it back; see
@@ -51,20 +51,20 @@ extension Scheduler {
   }
 
   /// Gives the permit of the queue to others, and that of the owner whose body it is.
-  /// - Parameter lane: of the body, if it is of a line.
-  mutating func yield(_ permit: Permit, bodyOf slot: OwnerSlot?, in lane: Lane? = nil) {
+  /// - Parameter flow: of the body, if it is of a line.
+  mutating func yield(_ permit: Permit, bodyOf ownerQueue: OwnerQueue?, in flow: Flow? = nil) {
     guard !permit.isYielded, !Mutation.keepsPermitInWait.isOn else { return }
     permit.isYielded = true
     yielded += 1
-    guard let slot else { return }
-    permit.slot = slot
-    slot.yielded += 1
-    if let lane, !Mutation.waitKeepsTheLine.isOn {
-      permit.lane = lane
-      lane.line?.yielded += 1
-      slot.phase.release(lineOf: lane, ownerLimit: ownerLimit)
+    guard let ownerQueue else { return }
+    permit.ownerQueue = ownerQueue
+    ownerQueue.yielded += 1
+    if let flow, !Mutation.waitKeepsTheLine.isOn {
+      permit.flow = flow
+      flow.line?.yielded += 1
+      ownerQueue.phase.release(lineOf: flow, ownerLimit: ownerLimit)
     }
-    if ownerLimit != .max, !slot.isRemoved { slot.phase.release(slot, ownerLimit: ownerLimit) }
+    if ownerLimit != .max, !ownerQueue.isRemoved { ownerQueue.phase.release(ownerQueue, ownerLimit: ownerLimit) }
   }
 
   /// The worker's thread is not blocked any more.
@@ -74,7 +74,7 @@ extension Scheduler {
     waiting -= 1
     guard worker.permit.isYielded, !worker.isOutside else { return nil }
     // What was taken and has not begun counts as running, and may stand behind anything.
-    if let line = worker.permit.lane?.line, line.isRunning { reclaimBatches() }
+    if let line = worker.permit.flow?.line, line.isRunning { reclaimBatches() }
     guard !takeBackAtOnce(worker.permit) else { return nil }
     let thread = WaitingThread()
     askBack(worker.permit, .thread(thread))
@@ -91,8 +91,8 @@ extension Scheduler {
 
   private mutating func askBack(_ permit: Permit, _ waiter: Waiter) {
     returning.append(permit, waiter)
-    permit.slot?.returning += 1
-    permit.lane?.line?.returning += 1
+    permit.ownerQueue?.returning += 1
+    permit.flow?.line?.returning += 1
   }
 
   /// Those who may go on, to be woken after unlocking.
@@ -100,8 +100,8 @@ extension Scheduler {
     var admitted = returning.takeFree()
     while let permit = returning.isEmpty || !hasPermit ? nil : returning.first(where: { mayReturn($0) }) {
       if let waiter = returning.remove(permit) { admitted.append(waiter) }
-      permit.slot?.returning -= 1
-      permit.lane?.line?.returning -= 1
+      permit.ownerQueue?.returning -= 1
+      permit.flow?.line?.returning -= 1
       takeBack(permit)
     }
     return admitted
@@ -115,7 +115,7 @@ extension Scheduler {
     taskPermits[ObjectIdentifier(operation)] = permit
     permit.waits += 1
     guard permit.waits == 1 else { return }
-    if operations[place].isDetached { yield(permit, bodyOf: operations[place].slot) }
+    if operations[place].isDetached { yield(permit, bodyOf: operations[place].ownerQueue) }
     stopAsking(permit)
   }
 
@@ -146,10 +146,10 @@ extension Scheduler {
   /// The permit is not asked for any more: who did goes on without.
   private mutating func stopAsking(_ permit: Permit) {
     guard returning.free(permit) else { return }
-    guard let slot = permit.slot else { return }
-    slot.returning -= 1
-    permit.lane?.line?.returning -= 1
-    if ownerLimit != .max, !slot.isRemoved { slot.phase.release(slot, ownerLimit: ownerLimit) }
+    guard let ownerQueue = permit.ownerQueue else { return }
+    ownerQueue.returning -= 1
+    permit.flow?.line?.returning -= 1
+    if ownerLimit != .max, !ownerQueue.isRemoved { ownerQueue.phase.release(ownerQueue, ownerLimit: ownerLimit) }
   }
 
   /// Whether the queue's limit keeps somebody waiting whose wait is over.
@@ -164,9 +164,9 @@ extension Scheduler {
   private func mayReturn(_ permit: Permit) -> Bool { hasPermit && mayReturnToOwner(permit) }
 
   private func mayReturnToOwner(_ permit: Permit) -> Bool {
-    if let line = permit.lane?.line, line.isRunning { return false }
-    guard ownerLimit != .max, let slot = permit.slot else { return true }
-    return slot.executing - slot.yielded < max(1, ownerLimit)
+    if let line = permit.flow?.line, line.isRunning { return false }
+    guard ownerLimit != .max, let ownerQueue = permit.ownerQueue else { return true }
+    return ownerQueue.executing - ownerQueue.yielded < max(1, ownerLimit)
   }
 
   private mutating func takeBack(_ permit: Permit) {
@@ -176,19 +176,19 @@ extension Scheduler {
   }
 
   private mutating func takeOwnersBack(_ permit: Permit) {
-    guard let slot = permit.slot else { return }
-    permit.slot = nil
-    slot.yielded -= 1
-    if let lane = permit.lane.take() {
-      lane.line?.yielded -= 1
-      slot.phase.release(lineOf: lane, ownerLimit: ownerLimit)
+    guard let ownerQueue = permit.ownerQueue else { return }
+    permit.ownerQueue = nil
+    ownerQueue.yielded -= 1
+    if let flow = permit.flow.take() {
+      flow.line?.yielded -= 1
+      ownerQueue.phase.release(lineOf: flow, ownerLimit: ownerLimit)
     }
-    if ownerLimit != .max, !slot.isRemoved { slot.phase.release(slot, ownerLimit: ownerLimit) }
+    if ownerLimit != .max, !ownerQueue.isRemoved { ownerQueue.phase.release(ownerQueue, ownerLimit: ownerLimit) }
   }
 
   // MARK: Outside of bodies
 
-  /// The worker is, or is found to be, blocked in code of the user's that is no body. Its record is over, and its permit goes to others.
+  /// The worker is, or is found to be, blocked in code of the user's that is no body. Its item is over, and its permit goes to others.
   mutating func setOutside(_ worker: ScheduledWorker) {
     guard !worker.isOutside else { return }
     worker.isOutside = true

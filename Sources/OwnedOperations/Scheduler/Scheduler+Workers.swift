@@ -8,7 +8,6 @@ extension Scheduler {
   /// About what it takes a worker to arrive.
   private static let leastTimeForWorker: UInt64 = 5_000
 
-  static let processors = Processors.count
   /// Not counting those that are blocked in a wait of ours.
   private static let mostWorkers = 192
   private static let mostUnlimitedWorkers = 64
@@ -17,20 +16,20 @@ extension Scheduler {
   /// batch.
   private var isWorthWorker: Bool {
     if workers.activeCount - waiting - blockedWorkers <= 0 { return true }
-    return UInt64(firstPhase.with { $0.readyCount }) * recordTime >= Self.leastWorkForWorker
+    return UInt64(firstPhase.with { $0.readyCount }) * itemTime >= Self.leastWorkForWorker
   }
 
-  /// Whether records take so long that more workers had better set out before those on their way have looked: then each record is worth a
+  /// Whether items take so long that more workers had better set out before those on their way have looked: then each item is worth a
   /// wake-up.
   private var isWorthWaking: Bool {
-    recordTime >= Self.leastTimeForWorker && recordTime != Self.unknownTime
+    itemTime >= Self.leastTimeForWorker && itemTime != Self.unknownTime
       && firstPhase.with { $0.readyCount } > arriving
   }
 
   /// One measurement more. What takes longer is believed at once, what takes less bit by bit.
   mutating func measured(_ time: UInt64) {
     let time = min(time, Self.unknownTime)
-    recordTime = recordTime == Self.unknownTime ? time : max(time, (recordTime * 3 + time) / 4)
+    itemTime = itemTime == Self.unknownTime ? time : max(time, (itemTime * 3 + time) / 4)
   }
 
   // MARK: Sending for workers
@@ -55,10 +54,10 @@ extension Scheduler {
     return sendWorker()
   }
 
-  @inline(__always)
+  @inline(__always)  // for each worker that is sent for
   private mutating func sendWorker() -> ScheduledWorker {
     let worker = workers.activate {
-      maker.unsafelyUnwrapped.makeWorker(workerGeneration, name: name, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
+      maker.unsafelyUnwrapped.makeWorker(workerGeneration, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
     }
     setArriving(worker)
     return worker
@@ -95,13 +94,15 @@ extension Scheduler {
   /// What workers are made from has changed.
   mutating func discardRestingWorkers() {
     workerGeneration += 1
-    workers.discardResting()
+    workers.removeResting()
   }
+
+  /// Whether there is no work, and no worker that would see to what an idle queue doesn't need.
+  var hasRunOut: Bool { unfinished == 0 && workers.activeCount == 0 }
 
   // MARK: Handing over
 
   /// Whether a job that is added now has nobody before it, and nobody to run it.
-  @inline(__always)
   var isIdle: Bool {
     workers.activeCount == 0 && !isSuspended && limit - detached > 0 && firstPhase.address == lastPhase.address
       && firstPhase.with { $0.readyLevels == 0 }
@@ -109,12 +110,12 @@ extension Scheduler {
 
   /// Gives a job to a worker, which is to be dispatched after unlocking and to run it when it arrives, without asking the queue. Only if
   /// the queue is idle.
-  @inline(__always)
-  mutating func handOff(_ work: consuming Work, of slot: Borrowed<OwnerSlot>, level: Int) -> ScheduledWorker {
+  @inline(__always)  // for each job
+  mutating func handOff(_ work: consuming WorkItem, of ownerQueue: Borrowed<OwnerQueue>, level: Int) -> ScheduledWorker {
     let worker = sendWorker()
-    let (lane, age) = firstPhase.with { $0.addTaken(of: slot, level: level) }
+    let (flow, age) = firstPhase.with { $0.addTaken(of: ownerQueue, level: level) }
     worker.takesOne = takesOne
-    worker.batch.fill(work, of: lane, age: age)
+    worker.batch.fill(work, of: flow, age: age)
     worker.batch.publish(level: level)
     worker.serial = nextSerial()
     handoff = Borrowed(worker)
@@ -138,7 +139,7 @@ extension Scheduler {
 
   // MARK: Blocked workers
 
-  /// Has the monitor look soon: work was left behind for lack of a slot, or a worker took more than it can begin at once.
+  /// Has the monitor look soon: work was left behind for lack of a permit, or a worker took more than it can begin at once.
   mutating func monitor() {
     guard !isMonitored else { return }
     isMonitored = true
@@ -146,14 +147,13 @@ extension Scheduler {
   }
 
   /// Whether a look is to be asked for.
-  @inline(__always)
   mutating func takeMonitorRequest() -> Bool {
     guard asksForMonitor else { return false }
     asksForMonitor = false
     return true
   }
 
-  /// A worker that is blocked in a wait of ours is counted as such, and not as stuck.
+  /// A worker that is blocked in a wait of ours is counted as such, and not as found to be blocked.
   mutating func setBlocked(_ worker: ScheduledWorker, _ isBlocked: Bool) {
     guard worker.isBlocked != isBlocked else { return }
     worker.isBlocked = isBlocked

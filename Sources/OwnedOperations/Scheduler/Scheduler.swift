@@ -5,28 +5,28 @@ import Synchronization
 ///
 /// ## Protocol of the queue
 ///
-/// Who decides that a piece of work starts: a worker, in four steps. It takes the record out of the ready lists (under the lock), begins it
+/// Who decides that a piece of work starts: a worker, in four steps. It takes the item out of the ready lists (under the lock), begins it
 /// (`WorkBatch`, an atomic compare and exchange), asks the owner's lifetime whether it is alive (an acquiring load), and runs
-/// it. Cancelling and an owner's end take records out of the ready lists (under the lock) or out of the batch (the same compare and
-/// exchange), so each record is either begun by one worker or taken away by one canceller. The load of the lifetime after that is the
+/// it. Cancelling and an owner's end take items out of the ready lists (under the lock) or out of the batch (the same compare and
+/// exchange), so each item is either begun by one worker or taken away by one canceller. The load of the lifetime after that is the
 /// single decision of the guarantee "no start after the end"; for operations, `start()` makes the same decision in their own state word.
 ///
 /// Who makes workers: whoever adds work asks, under the same hold of the lock, whether a worker is due (`workerToDispatch`), and dispatches
-/// it after unlocking. One is due if there is ready work, a slot for it, and no worker on its way that has not looked yet (or, where
-/// records take longer than a worker's way, more records than such workers); a worker that arrives and leaves ready work behind asks again.
+/// it after unlocking. One is due if there is ready work, a permit for it, and no worker on its way that has not looked yet (or, where
+/// items take longer than a worker's way, more items than such workers); a worker that arrives and leaves ready work behind asks again.
 /// A worker leaves in the same hold of the lock in which it found nothing to take. So ready work always has a worker that is awake or on
 /// its way, and no wake-up is lost.
 ///
 /// Handoff: a job that is added to an idle queue (no worker, nothing ready) doesn't go through the ready lists, but into the batch of the
 /// worker that is sent for, which begins it when it arrives without having taken the lock. Until then that worker counts as on its way, and
 /// whoever adds more, or finds more ready work, takes the batch back first (`endHandoff`). Who wins the batch's cursor decides: if the
-/// record had begun, the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order,
+/// item had begun, the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order,
 /// and the worker finds its batch empty and looks here. So a handed job waits for nothing, and holds up nobody.
 ///
 /// Permits: who may run. All decisions are in `Scheduler+Permits`.
 ///
 /// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
-/// have a deinit of the user's, so records are released after unlocking.
+/// have a deinit of the user's, so items are released after unlocking.
 struct Scheduler: ~Copyable {
   // First what every addition touches, so that it shares a few cache lines.
 
@@ -49,8 +49,8 @@ struct Scheduler: ~Copyable {
   var blockedWorkers = 0
   /// Asynchronous operations that execute without a worker.
   var detached = 0
-  /// How long a record has taken lately, in nanoseconds.
-  var recordTime = Self.unknownTime
+  /// How long a work item has taken lately, in nanoseconds.
+  var itemTime = Self.unknownTime
   /// Of bodies, lately.
   var processorShare = ProcessorShare()
   var waits = WaitList()
@@ -76,12 +76,13 @@ struct Scheduler: ~Copyable {
   var taskPermits: [ObjectIdentifier: TaskPermit] = [:]
   /// What is to be released after unlocking.
   var deferredReleases: [TakenWork] = []
-  let departures = SlotDepartures()
+  let departures = OwnerQueueDepartures()
   /// Runs of graphs that have not finished.
   var runs: [ObjectIdentifier: any NodeRun] = [:]
   var operations = OperationRegistry()
   /// Operations that have finished after their work had begun.
   var endedOperations = 0
+  /// Some may have ended unheard, while they had no owner queue: see `QueueCore.tidyUp`.
   var suspendedOwners: Set<OwnerID> = []
   var unfinishedBarriers = 0
   /// Operations whose own `isReady` holds them back.
@@ -95,9 +96,9 @@ struct Scheduler: ~Copyable {
   var qualityOfService: QualityOfService
   var progress: Progress?
   var underlyingQueue: DispatchQueue?
-  /// For slots, which may outlive the queue.
+  /// For owner queues, which may outlive the queue.
   var listener: (any OwnerEndListener)?
-  /// Has the scheduler.
+  /// Not counted: it has the scheduler.
   unowned(unsafe) var maker: (any WorkerMaker)?
   /// Owns the operations that have no owner.
   var ownLifetime: OwnerLifetime
@@ -149,62 +150,62 @@ struct Scheduler: ~Copyable {
     /// Only its own bodies hold the owner.
     case takenForHeldBackOwner
     /// The owner has ended. The work is released with this, not under the lock.
-    case refused(Work)
+    case refused(WorkItem)
   }
 
   /// Adds a job behind everything of its priority; or, if the queue is idle, gives it to a worker.
-  @inline(__always)
+  @inline(__always)  // for each job
   mutating func add(
-    _ work: consuming Work, _ lifetime: Borrowed<OwnerLifetime>?, level: Int, _ followUp: inout FollowUp
+    _ work: consuming WorkItem, _ lifetime: Borrowed<OwnerLifetime>?, level: Int, _ followUp: inout FollowUp
   ) -> Addition {
-    guard let slot = slot(for: lifetime) else { return .refused(work) }
-    guard isIdle, !slot.with({ $0.isHeld(ownerLimit) }) else { return add(work, to: slot, level: level) }
+    guard let ownerQueue = ownerQueue(for: lifetime) else { return .refused(work) }
+    guard isIdle, !ownerQueue.with({ $0.isHeld(ownerLimit) }) else { return add(work, to: ownerQueue, level: level) }
     statistics.enqueued += 1
     unfinished += 1
-    followUp.worker = handOff(work, of: slot, level: level)
+    followUp.worker = handOff(work, of: ownerQueue, level: level)
     return .taken
   }
 
-  @inline(__always)
-  mutating func add(_ work: consuming Work, to slot: Borrowed<OwnerSlot>, level: Int) -> Addition {
+  @inline(__always)  // for each job
+  mutating func add(_ work: consuming WorkItem, to ownerQueue: Borrowed<OwnerQueue>, level: Int) -> Addition {
     endHandoffBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
-    lastPhase.with { $0.add(to: slot, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
-    return slot.with { $0.isHeldBack } ? .takenForHeldBackOwner : .taken
+    lastPhase.with { $0.add(to: ownerQueue, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
+    return ownerQueue.with { $0.isHeldBack } ? .takenForHeldBackOwner : .taken
   }
 
   /// Adds a job to a line of the owner's. It is refused, too, if the line is closed.
-  mutating func add(_ job: consuming Work, _ lifetime: OwnerLifetime, line: LineKey) -> Addition {
-    guard !line.isClosed, let slot = slot(for: Borrowed(lifetime))?.object else { return .refused(job) }
+  mutating func add(_ job: consuming WorkItem, _ lifetime: OwnerLifetime, line: LineKey) -> Addition {
+    guard !line.isClosed, let ownerQueue = ownerQueue(for: Borrowed(lifetime))?.object else { return .refused(job) }
     endHandoffBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
-    lastPhase.with { $0.add(to: slot, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
+    lastPhase.with { $0.add(to: ownerQueue, line: line, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: job)
     if firstPhase.with({ $0.hasHeldForLine }) { monitorLines() }
-    return slot.isHeldBack ? .takenForHeldBackOwner : .taken
+    return ownerQueue.isHeldBack ? .takenForHeldBackOwner : .taken
   }
 
   /// Where the owner's work goes that is added now; nil if the owner has ended.
-  @inline(__always)
-  func slot(for lifetime: Borrowed<OwnerLifetime>?) -> Borrowed<OwnerSlot>? {
-    lastPhase.with { phase in phase.slot(for: lifetime) { makeSlot($0, in: phase) } }
+  @inline(__always)  // for each job
+  func ownerQueue(for lifetime: Borrowed<OwnerLifetime>?) -> Borrowed<OwnerQueue>? {
+    lastPhase.with { phase in phase.ownerQueue(for: lifetime) { makeOwnerQueue($0, in: phase) } }
   }
 
-  private func makeSlot(_ lifetime: OwnerLifetime, in phase: BarrierPhase) -> OwnerSlot {
-    let slot = OwnerSlot(lifetime: lifetime, home: phase, listener: listener, isSuspended: isSuspended(lifetime))
-    slot.awaited = waits[lifetime]
-    return slot
+  private func makeOwnerQueue(_ lifetime: OwnerLifetime, in phase: BarrierPhase) -> OwnerQueue {
+    let ownerQueue = OwnerQueue(lifetime: lifetime, home: phase, listener: listener, isSuspended: isSuspended(lifetime))
+    ownerQueue.awaited = waits[lifetime]
+    return ownerQueue
   }
 
   // MARK: Taking
 
-  /// With a limit of several, no worker takes work in advance: were it then to block, younger work could take all the slots that are left,
-  /// and wait for that older work in vain. (With a limit of one nobody else takes work; without a limit, what was taken in advance gets a
-  /// slot of its own in the end.)
+  /// With a limit of several, no worker takes work in advance: were it then to block, younger work could take all the permits that are
+  /// left, and wait for that older work in vain. (With a limit of one nobody else takes work; without a limit, what was taken in advance
+  /// gets a permit of its own in the end.)
   private var keepsOrder: Bool { limit != .max && limit > 1 }
 
-  /// Whether workers take one record at a time by rule.
+  /// Whether workers take one item at a time by rule.
   var takesOne: Bool { ownerLimit != .max || waits.hasOwners || keepsOrder || isDriven }
 
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
@@ -241,7 +242,7 @@ struct Scheduler: ~Copyable {
   mutating func advance() {
     isBarrierRunning = false
     if phases.count == 1 { appendPhase() }
-    deferredReleases += phases.removeFirst().removeAllSlots()
+    deferredReleases += phases.removeFirst().removeAllOwnerQueues()
     firstPhase = Borrowed(phases[0])
   }
 
@@ -267,17 +268,17 @@ struct Scheduler: ~Copyable {
 
   mutating func setSuspended(_ suspended: Bool, _ lifetime: OwnerLifetime) {
     if suspended {
-      // The slot is what hears of the owner's end.
-      guard slot(for: Borrowed(lifetime)) != nil else { return }
+      // The owner queue is what hears of the owner's end, as long as it is there.
+      guard ownerQueue(for: Borrowed(lifetime)) != nil else { return }
       suspendedOwners.insert(lifetime.id)
     } else {
       suspendedOwners.remove(lifetime.id)
     }
     reclaimBatches()
     for phase in phases {
-      guard let slot = phase.existingSlot(for: lifetime) else { continue }
-      slot.isSuspended = suspended
-      phase.release(slot, ownerLimit: ownerLimit)
+      guard let ownerQueue = phase.existingOwnerQueue(for: lifetime) else { continue }
+      ownerQueue.isSuspended = suspended
+      phase.release(ownerQueue, ownerLimit: ownerLimit)
     }
   }
 
@@ -285,12 +286,12 @@ struct Scheduler: ~Copyable {
 
   /// What a worker has done since it looked last.
   enum LastStep {
-    case nothing, records, barrier
+    case nothing, items, barrier
   }
 
   /// What a worker is to do next.
   enum NextStep {
-    /// It has been given records, or a barrier.
+    /// It has been given items, or a barrier.
     case run
     /// What it had to release comes first.
     case lookAgain
@@ -322,7 +323,7 @@ struct Scheduler: ~Copyable {
   mutating func settle(_ worker: ScheduledWorker, after last: LastStep) {
     reclaimBatch(from: worker)
     settleBatch(of: worker)
-    if let time = worker.lastRecordTime { measured(time) }
+    if let time = worker.lastItemTime { measured(time) }
     if let use = worker.lastUse.take() { processorShare.add(use) }
     if last == .barrier { finishBarrier() }
   }
@@ -333,146 +334,5 @@ struct Scheduler: ~Copyable {
     unfinishedBarriers -= 1
     unfinished -= 1
     advance()
-  }
-
-  // MARK: Finishing
-
-  /// For the worker between batches: counts all that it has begun.
-  mutating func settleBatch(of worker: ScheduledWorker) {
-    worker.batch.giveBackChunk(pool: &pool)
-    settle(worker, includingCurrent: true)
-    worker.batch.empty()
-  }
-
-  /// Counts what the worker has finished.
-  /// - Parameter includingCurrent: whether the record that it began last is over.
-  mutating func settle(_ worker: ScheduledWorker, includingCurrent: Bool) {
-    var finished = 0
-    var notRun = 0
-    worker.batch.settle(includingCurrent: includingCurrent) { lane, tally in
-      let over = tally.counted + tally.nodes
-      statistics.count(tally)
-      finished += over
-      notRun += tally.skipped + tally.cancelled
-      lane.unretainedSlot.with { slot in
-        slot.unretainedPhase.with {
-          $0.finish(slot, count: over)
-          $0.changeExecuting(slot, by: -tally.records)
-          if tally.records > 0, let line = lane.line {
-            line.executing -= tally.records
-            $0.release(lineOf: lane, ownerLimit: ownerLimit)
-            slot.removeIfIdle(lane)
-          }
-        }
-        if tally.records > 0 { afterFinish(of: slot) }
-      }
-    }
-    finish(finished, withoutRunning: notRun)
-  }
-
-  /// Something of the owner's is over: another turn of its may be due, or its slot.
-  @inline(__always)
-  mutating func afterFinish(of slot: OwnerSlot) {
-    guard !slot.isRemoved else { return }
-    if ownerLimit != .max { slot.phase.release(slot, ownerLimit: ownerLimit) }
-    if slot.hasEnded { slot.phase.removeIfDone(slot) }
-  }
-
-  /// - Parameter withoutRunning: how many of them were cancelled before they began. As in Foundation, these are no progress.
-  mutating func finish(_ count: Int, withoutRunning: Int = 0) {
-    guard count > 0 else { return }
-    unfinished -= count
-    // The progress has no code of the user's on platforms without key-value observing.
-    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count - withoutRunning) }
-  }
-
-  /// For those who want to know what is over now.
-  mutating func settleAll() {
-    for worker in workers.active { settle(worker, includingCurrent: worker.isOutside) }
-  }
-
-  /// Takes back what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
-  /// the oldest is in front again.
-  mutating func reclaimBatches() {
-    let holders = workers.active.filter { $0.batch.hasRest }
-    guard holders.count > 1 else {
-      if let holder = holders.first { reclaimBatch(from: holder) }
-      return
-    }
-    for worker in holders.sorted(by: { $0.serial > $1.serial }) { reclaimBatch(from: worker) }
-  }
-
-  /// See `BarrierPhase.noteDead`.
-  mutating func noteDead(_ count: Int, level: Int, of slot: OwnerSlot) {
-    guard !slot.isRemoved else { return }
-    deferredReleases += slot.phase.noteDead(count, level: level, pool: &pool)
-  }
-
-  /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
-  mutating func reclaimBatch(from worker: ScheduledWorker) {
-    let level = worker.batch.level
-    worker.batch.takeRest { records, count, lane, age in
-      let slot = lane.slot
-      slot.phase.giveBack(movingFrom: records, count: count, lane: lane, level: level, age: age)
-      if ownerLimit != .max { slot.phase.release(slot, ownerLimit: ownerLimit) }
-    }
-    if let (source, nodes) = worker.batch.nodeStack.take() { putBack(nodes, of: source) }
-  }
-
-  /// Puts nodes that a worker had kept for itself before all others of their owner and priority. Those that have been cancelled meanwhile
-  /// are finished after unlocking.
-  mutating func putBack(_ nodes: ContiguousArray<UInt32>, of source: NodeStack.Source) {
-    guard !nodes.isEmpty else { return }
-    let (run, slot) = (source.run, source.slot.object)
-    guard run.list(nodes), !slot.hasEnded else {
-      var list = WorkList()
-      for node in nodes { list.append(.graphNode(run, node), pool: &pool) }
-      deferredReleases.append(TakenWork(list))
-      return
-    }
-    let records = UnsafeMutablePointer<Work>.allocate(capacity: nodes.count)
-    for (index, node) in nodes.enumerated() { (records + index).initialize(to: .graphNode(run, node)) }
-    // They go back as if they were records that had been taken, which count as executing.
-    slot.phase.changeExecuting(slot, by: nodes.count)
-    slot.phase.giveBack(movingFrom: records, count: nodes.count, lane: slot.makeLane(at: source.level), level: source.level, age: 0)
-    records.deallocate()
-  }
-
-  /// Whether something is to be released after unlocking, which may run code of the user's.
-  @inline(__always)
-  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.slots.isEmpty }
-
-  // MARK: Waiting
-
-  /// Whether it is worth looking for those whose wait is over.
-  @inline(__always)
-  var hasDueWaiters: Bool { waits.isEmpty ? false : waits.hasDue(unfinished: unfinished) }
-
-  /// Those whose wait is over, to be resumed after unlocking.
-  mutating func takeDueWaiters() -> [Waiter] { waits.takeDue(unfinished: unfinished) }
-
-  /// - Parameters:
-  ///   - lifetime: whose work to wait for; nil for everything.
-  ///   - inside: the work of the queue that makes the wait.
-  mutating func insert(_ waiter: Waiter, for lifetime: OwnerLifetime?, inside: WaitList.Inside?) {
-    // Workers count what they have done batch by batch. The last of an owner's work must not have to wait for that of others in the same
-    // batch.
-    if lifetime != nil { reclaimBatches() }
-    settleAll()
-    guard let lifetime else { return waits.insertForQueue(waiter, inside: inside) }
-    let wait = waits.insert(waiter, for: lifetime, inside: inside, unfinished: waits[lifetime] == nil ? unfinished(ownedBy: lifetime) : 0)
-    for phase in phases { phase.existingSlot(for: lifetime)?.awaited = wait }
-  }
-
-  mutating func remove(_ outcome: DrainOutcome, for lifetime: OwnerLifetime) { waits.remove(outcome, for: lifetime) }
-
-  /// Nil if the operation is not in the queue, or has finished.
-  func asWaiting(_ operation: OwnedOperation) -> WaitList.Inside? {
-    guard let place = operations.place(of: operation) else { return nil }
-    return WaitList.Inside(lifetime: operations[place].slot.lifetime, operation: ObjectIdentifier(operation))
-  }
-
-  func unfinished(ownedBy lifetime: OwnerLifetime) -> Int {
-    phases.reduce(0) { $0 + ($1.existingSlot(for: lifetime)?.unfinished ?? 0) }
   }
 }

@@ -21,7 +21,8 @@ enum Waiter: Sendable {
 /// 2. It is made by work that it would have to wait for, and so are the waits for the same of all that is unfinished of it.
 /// 3. It is made by work of the queue, and all that is unfinished in the queue waits: nobody else could end it.
 ///
-/// Each owner that is awaited has a count of its unfinished work, kept by its slots. So a wait costs the same, however many there are.
+/// Each owner that is awaited has a count of its unfinished work, kept by its owner queues. So a wait costs the same, however many there
+/// are.
 struct WaitList {
   /// The work of the queue that makes a wait.
   struct Inside {
@@ -114,7 +115,7 @@ struct WaitList {
   }
 
   /// - Parameter unfinished: how much work of the owner is unfinished, if the owner wasn't awaited before.
-  /// - Returns: what the owner's slots are to keep counting.
+  /// - Returns: what its owner queues are to keep counting.
   mutating func insert(_ waiter: Waiter, for lifetime: OwnerLifetime, inside: Inside?, unfinished: Int) -> OwnerWait {
     note(inside)
     let wait = self[lifetime] ?? OwnerWait(lifetime, unfinished: unfinished, due: due)
@@ -191,7 +192,7 @@ struct WaitList {
 
 /// The waits for one owner, and how much work of it is unfinished. Guarded by the queue's lock.
 ///
-/// The owner's slots hold it, in every phase, as long as somebody waits, and tell it of each change.
+/// Its owner queues hold it, in every phase, as long as somebody waits, and tell it of each change.
 final class OwnerWait {
   fileprivate final class DueList {
     @exclusivity(unchecked) var waits: [OwnerWait] = []

@@ -3,15 +3,16 @@
 /// ## Protocol
 ///
 /// Of an operation that is attached and pending, exactly one of these holds, or is being made true by the thread that broke it:
-/// - `announced` is set, and a ready list has a record of it;
-/// - it waits for dependencies; the last one to finish sets `announced`, and who turns the bit makes the record;
+/// - `announced` is set, and a ready list has a work item of it;
+/// - it waits for dependencies; the last one to finish sets `announced`, and who turns the bit makes the item;
 /// - `watched` is set, and it stands in `held`.
 ///
 /// Rules:
-/// - Who runs a record clears `announced` in one exchange: to start (`startIfReady`), or to hold back (`holdBack`), which sets `watched`.
+/// - Who runs a work item clears `announced` in one exchange: to start (`startIfReady`), or to hold back (`holdBack`), which sets
+///   `watched`.
 /// - The exchange for a start decides: a dependency that is added later comes too late.
 /// - Who asks, and hears yes, clears `watched` and sets `announced` if no dependency is left, in one exchange (`announceAgain`).
-/// - An operation in `held` is taken out, under the queue's lock, when a record is made, it finishes, or `watched` is clear.
+/// - An operation in `held` is taken out, under the queue's lock, when a work item is made, it finishes, or `watched` is clear.
 /// - Plain operations in `blocked` wait for dependencies of their proxies. They are asked because nobody tells us of a cancellation.
 /// - A plain operation that calls itself ready loses its proxy's dependencies; so it is announced like any other.
 ///

@@ -6,22 +6,22 @@ import Synchronization
 ///
 /// - The worker, or for a handoff whoever sends for it, fills the batch under the queue's lock, when it is empty, and publishes it by
 ///   storing `cursor` = (0, count).
-/// - A record is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other
+/// - A work item is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other
 ///   workers or because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each
-///   record.
-/// - An entry's `progress` is written by the worker as the record goes on, in one store each (releasing), so that who counts sees either
-///   the one or the other: whether the work has begun that the record stands for, and how many nodes of a graph are over that it led to. A
-///   record that is found to be skipped never has begun. (Operations are counted elsewhere.)
-/// - The records lie in the batch's own memory; or, if all are of one lane and side by side there, they stay in the lane's chunk, which
+///   item.
+/// - An entry's `progress` is written by the worker as the item goes on, in one store each (releasing), so that who counts sees either
+///   the one or the other: whether the work has begun that the item stands for, and how many nodes of a graph are over that it led to. A
+///   work item that is found to be skipped never has begun. (Operations are counted elsewhere.)
+/// - The items lie in the batch's own memory; or, if all are of one flow and side by side there, they stay in the flow's chunk, which
 ///   the batch borrows until the worker settles (`source`, `borrowed`). Copying them under the lock would have the lock wait for each cache
 ///   line that whoever added them has written.
-/// - An entry's `result` is written by the worker when the record is over, before it moves the cursor on (releasing). So who loads the
+/// - An entry's `result` is written by the worker when the item is over, before it moves the cursor on (releasing). So who loads the
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
-/// - The entries' lanes, `source`, `borrowed`, `count`, `level` and `settled` change under the lock only. Records that are not begun are
+/// - The entries' flows, `source`, `borrowed`, `count`, `level` and `settled` change under the lock only. Work items that are not begun are
 ///   moved out under the lock only.
-final class WorkBatch: Sendable {
+final class WorkBatch: @unchecked Sendable {  // by the protocol above
   static let capacity = 128
-  /// Fewer records than this are copied, so that those of other lanes can join them.
+  /// Fewer items than this are copied, so that those of other flows can join them.
   static let leastBorrowed = 8
 
   enum Result: UInt8 {
@@ -34,45 +34,45 @@ final class WorkBatch: Sendable {
     case countsItself
   }
 
-  /// What there is to know of a record. Side by side, because a batch is often of one record, for which each cache line counts.
+  /// What there is to know of a work item. Side by side, because a batch is often of one item, for which each cache line counts.
   private struct Entry: ~Copyable {
-    let lane: Borrowed<Lane>
-    /// Of the record's owner, to be compared: lane and slot may go with what others take away.
+    let flow: Borrowed<Flow>
+    /// Of the item's owner, to be compared: flow and owner queue may go with what others take away.
     let lifetime: UnsafeMutableRawPointer?
     /// Of its ticket, by which it goes back.
     let age: UInt64
-    /// Bit 0: a job, or a node, has begun. Bit 1: the record is over, `result` says how. The rest: how many graph nodes it has led to that
+    /// Bit 0: a job, or a node, has begun. Bit 1: the item is over, `result` says how. The rest: how many graph nodes it has led to that
     /// are over and succeeded.
     let progress = Atomic<Int>(0)
     var result = Result.skipped
   }
 
-  nonisolated(unsafe) private let records = UnsafeMutablePointer<Work>.allocate(capacity: capacity)
-  nonisolated(unsafe) private let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
+  private let items = UnsafeMutablePointer<WorkItem>.allocate(capacity: capacity)
+  private let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
   /// What a node of a graph has led to and the worker has not begun.
   let nodeStack = NodeStack()
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock, which makes their accesses exclusive.
-  /// Where the records are.
-  @exclusivity(unchecked) nonisolated(unsafe) private var source: UnsafeMutablePointer<Work>
-  @exclusivity(unchecked) nonisolated(unsafe) private var borrowed: (chunk: WorkList.ChunkPointer, lane: Borrowed<Lane>)?
-  @exclusivity(unchecked) nonisolated(unsafe) private(set) var count = 0
-  @exclusivity(unchecked) nonisolated(unsafe) private var settled = 0
-  /// Of the first record that is not settled.
-  @exclusivity(unchecked) nonisolated(unsafe) private var settledNodes = 0
-  @exclusivity(unchecked) nonisolated(unsafe) private(set) var level = 0
-  /// Whether, when `settle` was called last, the work of the record that was not over had begun and was not counted: a job or a node of a
+  /// Where the items are.
+  @exclusivity(unchecked) private var source: UnsafeMutablePointer<WorkItem>
+  @exclusivity(unchecked) private var borrowed: (chunk: WorkList.ChunkPointer, flow: Borrowed<Flow>)?
+  @exclusivity(unchecked) private(set) var count = 0
+  @exclusivity(unchecked) private var settled = 0
+  /// Of the first item that is not settled.
+  @exclusivity(unchecked) private var settledNodes = 0
+  @exclusivity(unchecked) private(set) var level = 0
+  /// Whether, when `settle` was called last, the work of the item that was not over had begun and was not counted: a job or a node of a
   /// graph, not an operation.
-  @exclusivity(unchecked) nonisolated(unsafe) private(set) var isRunning = false
+  @exclusivity(unchecked) private(set) var isRunning = false
 
   init() {
-    source = records
+    source = items
   }
 
   deinit {
     // A worker only goes with an empty batch.
-    records.deallocate()
+    items.deallocate()
     entries.deallocate()
   }
 
@@ -81,42 +81,42 @@ final class WorkBatch: Sendable {
 
   // MARK: Under the queue's lock
 
-  /// Borrows up to `limit` records of the lane. The batch must be empty, and is full then.
-  func borrow(from lane: Lane, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
-    let run = lane.work.borrowFirst(limit, pool: &pool)
-    source = run.records
-    borrowed = (run.chunk, Borrowed(lane))
-    addEntries(run.count, of: Borrowed(lane), age: age)
+  /// Borrows up to `limit` items of the flow. The batch must be empty, and is full then.
+  func borrow(from flow: Flow, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
+    let run = flow.work.borrowFirst(limit, pool: &pool)
+    source = run.items
+    borrowed = (run.chunk, Borrowed(flow))
+    addEntries(run.count, of: Borrowed(flow), age: age)
     return run.count
   }
 
-  /// Moves up to `limit` records of the lane to the end of the batch, which has not been published.
-  func fill(from lane: Lane, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
-    let moved = lane.work.moveFirst(limit, to: records + count, pool: &pool)
-    addEntries(moved, of: Borrowed(lane), age: age)
+  /// Moves up to `limit` items of the flow to the end of the batch, which has not been published.
+  func fill(from flow: Flow, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
+    let moved = flow.work.moveFirst(limit, to: items + count, pool: &pool)
+    addEntries(moved, of: Borrowed(flow), age: age)
     return moved
   }
 
-  /// Whose record is next, and which operation, if it is one's.
+  /// Whose item is next, and which operation, if it is one's.
   var next: (lifetime: OwnerLifetime?, operation: OwnedOperation?) {
     let (next, end) = Self.split(cursor.load(ordering: .acquiring))
     guard next < end else { return (nil, nil) }
-    let lifetime = entries[next].lane.with { $0.slot.lifetime }
+    let lifetime = entries[next].flow.with { $0.ownerQueue.lifetime }
     if case .operation(let operation) = source[next] { return (lifetime, operation) }
     return (lifetime, nil)
   }
 
-  /// The only record. The batch must be empty.
-  @inline(__always)
-  func fill(_ work: consuming Work, of lane: Borrowed<Lane>, age: UInt64) {
-    records.initialize(to: work)
-    addEntries(1, of: lane, age: age)
+  /// The only item. The batch must be empty.
+  @inline(__always)  // for each job
+  func fill(_ work: consuming WorkItem, of flow: Borrowed<Flow>, age: UInt64) {
+    items.initialize(to: work)
+    addEntries(1, of: flow, age: age)
   }
 
-  @inline(__always)
-  private func addEntries(_ added: Int, of lane: Borrowed<Lane>, age: UInt64) {
-    let lifetime = lane.with { $0.unretainedSlot.with { $0.unretainedLifetime?.address } }
-    for index in count..<count + added { (entries + index).initialize(to: Entry(lane: lane, lifetime: lifetime, age: age)) }
+  @inline(__always)  // for each job
+  private func addEntries(_ added: Int, of flow: Borrowed<Flow>, age: UInt64) {
+    let lifetime = flow.with { $0.unretainedOwnerQueue.with { $0.unretainedLifetime?.address } }
+    for index in count..<count + added { (entries + index).initialize(to: Entry(flow: flow, lifetime: lifetime, age: age)) }
     count += added
   }
 
@@ -127,9 +127,9 @@ final class WorkBatch: Sendable {
     cursor.store(Self.join(next: 0, end: count), ordering: .releasing)
   }
 
-  /// How records of one lane that followed each other have ended.
+  /// How items of one flow that followed each other have ended.
   struct Tally {
-    var records = 0
+    var items = 0
     var succeeded = 0
     var failed = 0
     var cancelled = 0
@@ -141,7 +141,7 @@ final class WorkBatch: Sendable {
     var counted: Int { succeeded + failed + cancelled + skipped }
 
     fileprivate mutating func add(_ result: Result) {
-      records += 1
+      items += 1
       switch result {
       case .succeeded: succeeded += 1
       case .failed: failed += 1
@@ -152,29 +152,29 @@ final class WorkBatch: Sendable {
     }
   }
 
-  /// Calls `body` for each run of records of one lane that are over and have not been counted.
-  /// - Parameter includingCurrent: whether the last record begun is over. The worker itself knows; others ask `isCurrentOver`. If not,
+  /// Calls `body` for each run of items of one flow that are over and have not been counted.
+  /// - Parameter includingCurrent: whether the last item begun is over. The worker itself knows; others ask `isCurrentOver`. If not,
   ///   `body` gets its nodes only.
-  func settle(includingCurrent: Bool, _ body: (Lane, Tally) -> Void) {
+  func settle(includingCurrent: Bool, _ body: (Flow, Tally) -> Void) {
     let (next, _) = Self.split(cursor.load(ordering: .acquiring))
     let over = includingCurrent ? next : next - 1
     while settled < over {
-      let lane = entries[settled].lane
+      let flow = entries[settled].flow
       var tally = Tally()
       repeat {
         tally.nodes += entries[settled].progress.load(ordering: .acquiring) >> Self.nodesShift - settledNodes
         tally.add(entries[settled].result)
         settled += 1
         settledNodes = 0
-      } while settled < over && entries[settled].lane.address == lane.address
-      lane.with { body($0, tally) }
+      } while settled < over && entries[settled].flow.address == flow.address
+      flow.with { body($0, tally) }
     }
     isRunning = false
     if settled < next {
       let progress = entries[settled].progress.load(ordering: .acquiring)
       let nodes = progress >> Self.nodesShift
       isRunning = progress & Self.running != 0
-      if nodes > settledNodes { entries[settled].lane.with { body($0, Tally(nodes: nodes - settledNodes)) } }
+      if nodes > settledNodes { entries[settled].flow.with { body($0, Tally(nodes: nodes - settledNodes)) } }
       settledNodes = nodes
     }
   }
@@ -186,22 +186,22 @@ final class WorkBatch: Sendable {
     cursor.store(0, ordering: .relaxed)
   }
 
-  /// The worker has begun all that it will begin. Before `settle` counts the last record: the lane may go then.
+  /// The worker has begun all that it will begin. Before `settle` counts the last item: the flow may go then.
   func giveBackChunk(pool: inout ChunkPool) {
-    guard let (chunk, lane) = borrowed else { return }
+    guard let (chunk, flow) = borrowed else { return }
     borrowed = nil
-    source = records
-    // If the lane has gone, because all that the batch had not begun was taken back and cancelled, it has left the chunk to us.
+    source = items
+    // If the flow has gone, because all that the batch had not begun was taken back and cancelled, it has left the chunk to us.
     if chunk.pointee.isLinked {
-      lane.with { $0.work.giveBack(chunk, pool: &pool) }
+      flow.with { $0.work.giveBack(chunk, pool: &pool) }
     } else {
       WorkList.giveBack(unlinked: chunk, pool: &pool)
     }
   }
 
-  /// Takes what has not begun away, and calls `body` with each run of records of one lane and age, from the last run to the first. It must
+  /// Takes what has not begun away, and calls `body` with each run of items of one flow and age, from the last run to the first. It must
   /// move them out.
-  func takeRest(_ body: (UnsafeMutablePointer<Work>, Int, Lane, _ age: UInt64) -> Void) {
+  func takeRest(_ body: (UnsafeMutablePointer<WorkItem>, Int, Flow, _ age: UInt64) -> Void) {
     var current = cursor.load(ordering: .relaxed)
     while true {
       let (next, end) = Self.split(current)
@@ -214,17 +214,17 @@ final class WorkBatch: Sendable {
       count = next
       var runEnd = end
       while runEnd > next {
-        let (lane, age) = (entries[runEnd - 1].lane, entries[runEnd - 1].age)
+        let (flow, age) = (entries[runEnd - 1].flow, entries[runEnd - 1].age)
         var runStart = runEnd - 1
-        while runStart > next, entries[runStart - 1].lane.address == lane.address, entries[runStart - 1].age == age { runStart -= 1 }
-        body(source + runStart, runEnd - runStart, lane.object, age)
+        while runStart > next, entries[runStart - 1].flow.address == flow.address, entries[runStart - 1].age == age { runStart -= 1 }
+        body(source + runStart, runEnd - runStart, flow.object, age)
         runEnd = runStart
       }
       return
     }
   }
 
-  /// For the monitor: changes whenever a record begins or the batch is filled anew.
+  /// For the monitor: changes whenever a work item begins or the batch is filled anew.
   var position: UInt64 {
     let cursor = cursor.load(ordering: .relaxed)
     let (next, _) = Self.split(cursor)
@@ -233,54 +233,51 @@ final class WorkBatch: Sendable {
 
   // MARK: On the worker's thread
 
-  /// Begins the next record, if there is one: it is the caller's then, moved out.
-  @inline(__always)
-  func begin() -> (index: Int, work: Work, lane: Borrowed<Lane>)? {
+  /// Begins the next item, if there is one: it is the caller's then, moved out.
+  func begin() -> (index: Int, work: WorkItem, flow: Borrowed<Flow>)? {
     var current = cursor.load(ordering: .relaxed)
     while true {
       let (next, end) = Self.split(current)
       guard next < end else { return nil }
       if Mutation.beginsWithoutExchange.isOn {
         cursor.store(Self.join(next: next + 1, end: end), ordering: .releasing)
-        return (next, (source + next).move(), entries[next].lane)
+        return (next, (source + next).move(), entries[next].flow)
       }
       let attempt = cursor.weakCompareExchange(
         expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
-      if attempt.exchanged { return (next, (source + next).move(), entries[next].lane) }
+      if attempt.exchanged { return (next, (source + next).move(), entries[next].flow) }
       current = attempt.original
     }
   }
 
-  /// The record counts itself, whoever asks from now on.
-  @inline(__always)
+  /// The item counts itself, whoever asks from now on.
   func setCountsItself(at index: Int) { entries[index].result = .countsItself }
 
-  /// The lifetime whose record is next, if there is one; to be compared, it may go. For the worker; others may take the record away.
-  @inline(__always)
+  /// The lifetime whose item is next, if there is one; to be compared, it may go. For the worker; others may take the item away.
   var nextLifetime: UnsafeMutableRawPointer? {
     let (next, end) = Self.split(cursor.load(ordering: .relaxed))
     return next < end ? entries[next].lifetime : nil
   }
 
-  /// The record is over; what it captured may still have to go.
-  @inline(__always)
+  /// The item is over; what it captured may still have to go.
+  @inline(__always)  // for each job
   func setOver(_ result: Result, at index: Int) {
-    // Of a record that counts itself others may read it by now: it was written when the record began.
+    // Of a work item that counts itself others may read it by now: it was written when the item began.
     if result != .countsItself { entries[index].result = result }
     entries[index].progress.store(entries[index].progress.load(ordering: .relaxed) | Self.over, ordering: .releasing)
   }
 
-  /// Puts the last record begun back to those that have not, for a worker that can't run it now. Under the queue's lock, after the rest has
+  /// Puts the last item begun back to those that have not, for a worker that can't run it now. Under the queue's lock, after the rest has
   /// been taken back.
-  func unbegin(_ work: consuming Work) -> (records: UnsafeMutablePointer<Work>, lane: Borrowed<Lane>, age: UInt64) {
+  func unbegin(_ work: consuming WorkItem) -> (items: UnsafeMutablePointer<WorkItem>, flow: Borrowed<Flow>, age: UInt64) {
     let last = Self.split(cursor.load(ordering: .relaxed)).next - 1
     (source + last).initialize(to: work)
     count = last
     cursor.store(Self.join(next: last, end: last), ordering: .releasing)
-    return (source + last, entries[last].lane, entries[last].age)
+    return (source + last, entries[last].flow, entries[last].age)
   }
 
-  /// Whether the last record begun is over. Under the queue's lock, which keeps the worker from filling the batch anew.
+  /// Whether the last item begun is over. Under the queue's lock, which keeps the worker from filling the batch anew.
   var isCurrentOver: Bool {
     let next = Self.split(cursor.load(ordering: .acquiring)).next
     return next > 0 && entries[next - 1].progress.load(ordering: .acquiring) & Self.over != 0
@@ -290,35 +287,33 @@ final class WorkBatch: Sendable {
   private static let over = 2
   private static let nodesShift = 2
 
-  /// The job of the record that runs begins now, or another node of a graph.
-  /// - Parameter nodesOver: how many nodes the record has led to that are over and succeeded.
-  @inline(__always)
+  /// The job of the item that runs begins now, or another node of a graph.
+  /// - Parameter nodesOver: how many nodes the item has led to that are over and succeeded.
   func setBegun(nodesOver: UInt32 = 0) { setProgress(Int(nodesOver) << Self.nodesShift | Self.running) }
 
   /// No node runs.
-  @inline(__always)
   func setNodesOver(_ count: UInt32) { setProgress(Int(count) << Self.nodesShift) }
 
-  @inline(__always)
   private func setProgress(_ new: Int) {
     entries[Self.split(cursor.load(ordering: .relaxed)).next - 1].progress.store(new, ordering: .releasing)
   }
 
-  /// Whether the worker has begun a record since the batch was filled. A hint, but under the lock: what has been taken back never will be.
+  /// Whether the worker has begun a work item since the batch was filled. A hint, but under the lock: what has been taken back never will
+  /// be.
   var hasBegun: Bool { Self.split(cursor.load(ordering: .acquiring)).next > 0 }
 
-  /// Of the record begun last, if that is of a line and has not been counted. Under the lock.
-  var currentLane: Lane? {
+  /// Of the item begun last, if that is of a line and has not been counted. Under the lock.
+  var currentFlow: Flow? {
     let next = Self.split(cursor.load(ordering: .relaxed)).next
     guard next > settled else { return nil }
-    return entries[next - 1].lane.with { $0.line == nil ? nil : $0 }
+    return entries[next - 1].flow.with { $0.line == nil ? nil : $0 }
   }
 
   /// Whether something is left to begin. A hint.
-  var hasRest: Bool { hasRecords || !nodeStack.isEmpty }
+  var hasRest: Bool { hasItems || !nodeStack.isEmpty }
 
-  /// Whether a record is left to begin. A hint.
-  var hasRecords: Bool {
+  /// Whether a work item is left to begin. A hint.
+  var hasItems: Bool {
     let (next, end) = Self.split(cursor.load(ordering: .relaxed))
     return next < end
   }

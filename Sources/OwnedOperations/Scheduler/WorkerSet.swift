@@ -9,7 +9,6 @@ struct WorkerSet {
   var active: ArraySlice<ScheduledWorker> { workers[..<activeCount] }
 
   /// The worker to dispatch, active from now on: the one that left last, or a new one.
-  @inline(__always)
   mutating func activate(orMake make: () -> ScheduledWorker) -> ScheduledWorker {
     if activeCount == workers.count { workers.append(make()) }
     let worker = workers[activeCount]
@@ -27,11 +26,15 @@ struct WorkerSet {
     }
     guard !isKept || workers.count - activeCount > Self.mostResting else { return }
     workers.swapAt(activeCount, workers.count - 1)
-    workers.removeLast().dismiss()
+    workers.removeLast()
   }
 
-  mutating func discardResting() {
-    for worker in workers[activeCount...] { worker.dismiss() }
-    workers.removeLast(workers.count - activeCount)
+  /// - Returns: those that rested: to let go of them takes longer than the lock should be held.
+  @discardableResult
+  mutating func removeResting() -> [ScheduledWorker] {
+    defer { workers.removeLast(restingCount) }
+    return Array(workers[activeCount...])
   }
+
+  var restingCount: Int { workers.count - activeCount }
 }

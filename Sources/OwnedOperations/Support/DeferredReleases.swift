@@ -13,8 +13,8 @@ enum DeferredReleases {
 
   /// Releases the value. What it is must be fit to be released on another thread.
   @inline(__always)  // or the value would be boxed in a generic call before it is stored
-  static func add<Garbage>(_ garbage: consuming Garbage) {
-    relay.release(garbage)
+  static func add<Value>(_ value: consuming Value) {
+    relay.release(value)
   }
 
   /// Releases the closure, without calling it. (As a value of any type it would be wrapped in another closure first.)
@@ -27,8 +27,8 @@ enum DeferredReleases {
   }
 
   /// Releases the elements one by one. Linear, a few nanoseconds each.
-  static func add<Garbage>(contentsOf garbage: consuming [Garbage]) {
-    let elements = TakenElements(garbage)
+  static func add<Value>(contentsOf values: consuming [Value]) {
+    let elements = TakenElements(values)
     relay.add(RelaySteps(count: elements.count) { index in _ = elements.take(index) })
   }
 

@@ -25,6 +25,9 @@
     /// Lets another thread have the processor, if one wants it.
     static func yield() { sched_yield() }
 
+    /// Where the runtime runs tasks. The cooperative pool has a thread for each processor, and no more when one blocks.
+    static var runsTasksWhereThreadsMayBlock: Bool { false }
+
     static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
     /// Of this thread. Not told here: there is no call that says how often a thread has waited.

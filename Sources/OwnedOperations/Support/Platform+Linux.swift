@@ -35,6 +35,9 @@
     /// Lets another thread have the processor, if one wants it.
     static func yield() { sched_yield() }
 
+    /// Where the runtime runs tasks. Dispatch's default pool, which gets another thread when one blocks.
+    static var runsTasksWhereThreadsMayBlock: Bool { true }
+
     static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
     /// Of this thread; nil where that can't be told.

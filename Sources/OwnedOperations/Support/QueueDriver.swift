@@ -61,21 +61,25 @@ package final class DrivenCall: Sendable {
 
   package let kind: Kind
   private let isNeeded: @Sendable () -> Bool
-  private let body: Locked<(@Sendable () -> Void)?>
-  private let keepsake = Locked<AnyObject?>(nil)
+  private struct State {
+    var body: (@Sendable () -> Void)?
+    var keepsake: AnyObject?
+  }
+
+  private let state: Locked<State>
 
   /// - Parameter isNeeded: asked now and then; what is not needed is never called, and released.
   package init(_ kind: Kind, while isNeeded: @escaping @Sendable () -> Bool, _ body: @escaping @Sendable () -> Void) {
     self.kind = kind
     self.isNeeded = isNeeded
-    self.body = Locked(body)
+    state = Locked(State(body: body))
   }
 
   /// Kept until the call has been made or cancelled.
-  func keep(_ object: AnyObject) { keepsake.withLock { $0 = object } }
+  func keep(_ object: AnyObject) { state.withLock { $0.keepsake = object } }
 
   package var isPending: Bool {
-    guard body.withLock({ $0 != nil }) else { return false }
+    guard state.withLock({ $0.body != nil }) else { return false }
     if isNeeded() { return true }
     cancel()
     return false
@@ -92,9 +96,8 @@ package final class DrivenCall: Sendable {
   }
 
   private func take() -> (@Sendable () -> Void)? {
-    let kept = keepsake.withLock { $0.take() }
-    defer { withExtendedLifetime(kept) {} }
-    return body.withLock { $0.take() }
+    let (body, kept) = state.withLock { ($0.body.take(), $0.keepsake.take()) }
+    return withExtendedLifetime(kept) { body }
   }
 }
 

@@ -14,6 +14,8 @@ enum ThreadSlot: Int32 {
   case ownerBody
   case hookRun
   case chainRelease
+  /// The `WorkerThreads` whose due workers the thread is looking for.
+  case lookingFor
 
   @inline(__always)  // one load or store by way of the thread register
   var pointer: UnsafeMutableRawPointer? {

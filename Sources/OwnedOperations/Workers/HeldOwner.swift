@@ -24,8 +24,8 @@ struct HeldOwner: ~Copyable {
 
   /// Whether a job of the owner may begin.
   @inline(__always)  // for each job with an owner
-  mutating func answer(for slot: OwnerSlot) -> Answer {
-    guard let lifetime = slot.unretainedLifetime else { return .gone }
+  mutating func answer(for ownerQueue: OwnerQueue) -> Answer {
+    guard let lifetime = ownerQueue.unretainedLifetime else { return .gone }
     if lifetime.address != self.lifetime {
       letGo()
       take(lifetime)
@@ -46,22 +46,19 @@ struct HeldOwner: ~Copyable {
     OwnerBodyFrame.enter(frame)
   }
 
-  @inline(__always)  // for each job with an owner
   var isHolding: Bool { hold != nil }
 
-  /// Before the next record is begun.
-  @inline(__always)  // for each job with an owner
+  /// Before the next item is begun.
   mutating func letGo(unlessFor next: UnsafeMutableRawPointer?) {
     if next == nil || next != lifetime { letGo() }
   }
 
   /// Before anything that isn't a job of this owner. May run the owner's deinit.
-  @inline(__always)  // for each job with an owner
   mutating func letGo() {
     if hold != nil { letGoOfOwner() }
   }
 
-  /// The same, with a record of somebody else's in hand, which the owner's deinit must not hold up.
+  /// The same, with a work item of somebody else's in hand, which the owner's deinit must not hold up.
   mutating func letGoInBackground() {
     if hold != nil { letGoOfOwner(inBackground: true) }
   }

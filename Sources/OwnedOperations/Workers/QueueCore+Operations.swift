@@ -4,9 +4,9 @@ import Foundation
 /// How a queue starts operations when they are ready, and hears of their end.
 ///
 /// An operation is attached and registered in one hold of the lock, and stays registered until it has told us of its finish. When it is
-/// ready it also has a record in a ready list; a record whose operation has been started or has finished meanwhile, or has moved to another
-/// priority, is found out when its turn comes. The claim that `startIfReady` makes in the operation's own state word sees to it that it is
-/// started once.
+/// ready it also has a work item in a ready list; a work item whose operation has been started or has finished meanwhile, or has moved to
+/// another priority, is found out when its turn comes. The claim that `startIfReady` makes in the operation's own state word sees to it
+/// that it is started once.
 extension QueueCore {
   // MARK: Running
 
@@ -32,24 +32,24 @@ extension QueueCore {
     return isStarted
   }
 
-  /// Whether the record is the one to go by. If the priority has been changed since it was made, there is another.
+  /// Whether the item is the one to go by. If the priority has been changed since it was made, there is another.
   private func isCurrent(_ operation: OwnedOperation, at level: Int) -> Bool {
     let current = PriorityLevel.of(operation.scheduledPriority)
     guard current != level else { return true }
     return note { scheduler in
       guard let place = scheduler.operations.place(of: operation) else { return false }
       scheduler.operations[place].levels &= ~(1 << level)
-      return scheduler.operations[place].levels & 1 << current == 0 && !Mutation.priorityLosesTheRecord.isOn
+      return scheduler.operations[place].levels & 1 << current == 0 && !Mutation.priorityLosesTheItem.isOn
     }
   }
 
-  /// The record led to no start: the operation was started by another record, or is blocked again. If it became ready in the meantime, that
-  /// went by the record.
+  /// The item led to no start: the operation was started by another item, or is blocked again. If it became ready in the meantime, that
+  /// went by the item.
   private func useUp(_ operation: OwnedOperation, at level: Int) {
     mutate { scheduler, _ in
       guard let place = scheduler.operations.place(of: operation) else { return }
       scheduler.operations[place].levels &= ~(1 << level)
-      if operation.isWaitingForScheduler, !Mutation.recordIsUsedUpWithTheNews.isOn { scheduler.makeReady(place) }
+      if operation.isWaitingForScheduler, !Mutation.itemIsUsedUpWithTheNews.isOn { scheduler.makeReady(place) }
     }
   }
 
@@ -59,10 +59,18 @@ extension QueueCore {
     mutate { scheduler, _ in scheduler.detach(operation, from: worker) }
   }
 
+  /// What `Scheduler.addTurn` has said is to begin, on the thread that has added it.
+  func begin(_ turn: OwnedOperation) {
+    // If only bodies hold the owner, a worker will find that again, and put it where it waits.
+    let isStarted = turn.holdsOwner && turn.beginForOwner() != nil ? false : turn.startIfReady()
+    if turn.holdsOwner, !turn.isExecuting { turn.endForOwner() }
+    if !isStarted { mutate { scheduler, _ in scheduler.returnTurn(turn) } }
+  }
+
   // MARK: What operations say
 
   func operationDidBecomeReady(_ operation: OwnedOperation) {
-    // Unless a record that was there has been claimed since.
+    // Unless a work item that was there has been claimed since.
     mutate { scheduler, _ in scheduler.makeReadyIfWaiting(operation) }
   }
 }

@@ -4,7 +4,7 @@ extension QueueCore {
 
   // MARK: Watching
 
-  /// The record's operation says itself that it is not ready.
+  /// The item's operation says itself that it is not ready.
   func holdBack(_ operation: OwnedOperation, at level: Int) {
     let isHeldBack = operation.holdBack()
     let now = Uptime.now
@@ -60,7 +60,7 @@ extension QueueCore {
       operationDidBecomeReady(operation)
       return
     }
-    // It has been started, or is blocked again; who unblocks it makes the record.
+    // It has been started, or is blocked again; who unblocks it makes the item.
     note { scheduler in
       guard let place = scheduler.operations.place(of: operation), !operation.isWatched else { return }
       scheduler.unwatch(place)

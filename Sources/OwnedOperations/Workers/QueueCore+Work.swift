@@ -6,20 +6,20 @@ extension QueueCore {
   /// - Parameter isForOwnWork: a body waits for work of this queue.
   func workerWillBlock(_ worker: Worker, isForOwnWork: Bool) {
     mutate { scheduler, _ in
-      // Asked again, under the lock: an operation may have been finished from elsewhere, and its record counted.
+      // Asked again, under the lock: an operation may have been finished from elsewhere, and its item counted.
       let isInBody = worker.isInBody
       if !isInBody { scheduler.setOutside(worker) }
       scheduler.beginWait(of: worker)
       scheduler.settle(worker, includingCurrent: worker.isOutside)
       scheduler.reclaimBatch(from: worker)
-      if isForOwnWork, isInBody { scheduler.yield(worker.permit, bodyOf: worker.currentSlot, in: worker.currentLane) }
+      if isForOwnWork, isInBody { scheduler.yield(worker.permit, bodyOf: worker.currentOwnerQueue, in: worker.currentFlow) }
     }
   }
 
   /// What a body waits for has turned out to be work of this queue.
   func workerYields(_ worker: Worker) {
     mutate { scheduler, _ in
-      if worker.isInBody { scheduler.yield(worker.permit, bodyOf: worker.currentSlot, in: worker.currentLane) }
+      if worker.isInBody { scheduler.yield(worker.permit, bodyOf: worker.currentOwnerQueue, in: worker.currentFlow) }
     }
   }
 
@@ -30,49 +30,73 @@ extension QueueCore {
     mutate { scheduler, _ in scheduler.endWait(of: worker) }?.wait(drivenBy: driver, for: "a turn to go on")
   }
 
-  private static let slotsPerHold = 128
+  private static let ownerQueuesPerHold = 128
 
-  /// A slot keeps its lifetime, and one without work for no reason: a lifetime that is only dropped ends when nobody holds it.
-  /// Called when the queue has run out of work. Linear in the owners that it has had work of since.
-  func removeIdleSlots() {
-    let idle = read { $0.unfinished == 0 ? $0.phases[0].idleSlots : [] }
-    for start in stride(from: 0, to: idle.count, by: Self.slotsPerHold) {
+  /// Gives up what a queue that is idle doesn't need: the workers that rest, each of which has some ten kilobytes; and owner queues, which
+  /// keep their lifetimes, for no reason when there is no work: a lifetime that is only dropped ends when nobody holds it. Called when the
+  /// queue has run out of work. Linear in the owners that it has had work of since.
+  func tidyUp() {
+    let resting = note { $0.workers.activeCount == 0 ? $0.workers.removeResting() : [] }
+    withExtendedLifetime(resting) { removeIdleOwnerQueues() }
+  }
+
+  /// Work has come to its end without a worker. If that was all, no worker leaves, who would see to it.
+  func noteIdle() {
+    if let reference, driver == nil { IdleQueues.note(reference) } else { tidyUp() }
+  }
+
+  private func removeIdleOwnerQueues() {
+    let idle = read { $0.unfinished == 0 ? $0.phases[0].idleOwnerQueues : [] }
+    for start in stride(from: 0, to: idle.count, by: Self.ownerQueuesPerHold) {
       mutate { _, _ in
-        for slot in idle[start..<min(idle.count, start + Self.slotsPerHold)] { if !slot.isRemoved { slot.phase.removeIfIdle(slot) } }
+        for ownerQueue in idle[start..<min(idle.count, start + Self.ownerQueuesPerHold)] {
+          if !ownerQueue.isRemoved { ownerQueue.phase.removeIfIdle(ownerQueue) }
+        }
       }
     }
     DeferredReleases.add(contentsOf: idle)
+    forgetEndedOwners()
+  }
+
+  /// Linear in the owners that are suspended.
+  private func forgetEndedOwners() {
+    let ended = read { $0.suspendedOwners }.filter { !OwnerLifetime.isAlive($0) }
+    if !ended.isEmpty { note { $0.suspendedOwners.subtract(ended) } }
   }
 
   // MARK: Ends
 
-  /// Called by the reaper for a slot whose owner has ended.
-  func ownerDidEnd(_ slot: OwnerSlot) {
-    guard let taken = note({ $0.ownerDidEnd(slot) }) else { return }
-    finishCancelling(taken, of: slot, forEndedOwner: true)
+  /// Called by the reaper for an owner queue whose owner has ended.
+  func ownerDidEnd(_ ownerQueue: OwnerQueue) {
+    guard let taken = note({ $0.ownerDidEnd(ownerQueue) }) else { return }
+    finishCancelling(taken, of: ownerQueue, forEndedOwner: true)
   }
 
   /// Counts what `takePending` took out, tells those who wait, and releases it.
-  func finishCancelling(_ taken: [TakenWork], of slot: OwnerSlot, forEndedOwner: Bool) {
+  func finishCancelling(_ taken: [TakenWork], of ownerQueue: OwnerQueue, forEndedOwner: Bool) {
     let jobs = taken.reduce(0) { $0 + $1.jobCount }
-    mutate { scheduler, _ in scheduler.countCancelled(jobs, of: slot, forEndedOwner: forEndedOwner) }
+    let hasRunOut = mutate { scheduler, _ in
+      scheduler.countCancelled(jobs, of: ownerQueue, forEndedOwner: forEndedOwner)
+      return scheduler.hasRunOut
+    }
     for work in taken {
       work.cancelNodes()
       work.release()
     }
+    if hasRunOut { noteIdle() }
   }
 
-  /// The worker can't begin the record now: its owner is held by bodies only. It waits at the front of the ready lists, with all that the
+  /// The worker can't begin the item now: its owner is held by bodies only. It waits at the front of the ready lists, with all that the
   /// owner has.
-  func putBack(_ work: consuming Work, from worker: Worker) -> Scheduler.PutBack {
+  func putBack(_ work: consuming WorkItem, from worker: Worker) -> Scheduler.PutBack {
     mutate(with: work) { scheduler, _, work in scheduler.putBack(work, from: worker) }
   }
 
   /// Somebody other than bodies holds the owner, or it has gone.
-  func goOn(with slot: OwnerSlot) {
+  func goOn(with ownerQueue: OwnerQueue) {
     mutate { scheduler, _ in
-      slot.isHeldBack = false
-      if !slot.isRemoved { slot.phase.release(slot, ownerLimit: scheduler.ownerLimit) }
+      ownerQueue.isHeldBack = false
+      if !ownerQueue.isRemoved { ownerQueue.phase.release(ownerQueue, ownerLimit: scheduler.ownerLimit) }
     }
   }
 }

@@ -1,4 +1,5 @@
 import Dispatch
+import Synchronization
 
 /// A queue's lock, what it guards, and the only way to it.
 ///
@@ -8,17 +9,17 @@ import Dispatch
 ///
 /// The closure must not touch the core again, run code of the user's, or release anything of the user's. What it wants released it puts
 /// into `scheduler.deferredReleases`, or returns.
-final class QueueCore: Sendable {
+final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock`, `host` and `reference` are written before it is shared
   private let lock = Lock()
   /// Guarded by `lock`, which is what makes its accesses exclusive.
-  @exclusivity(unchecked) nonisolated(unsafe) private var scheduler: Scheduler
+  @exclusivity(unchecked) private var scheduler: Scheduler
   let hint = QueueHint()
   /// The queue, which keeps the core. This and what follows is written once, before anybody else has the core.
-  nonisolated(unsafe) private(set) unowned(unsafe) var host: (any QueueHost)?
+  private(set) unowned(unsafe) var host: (any QueueHost)?
   /// The same, to be kept.
   var hostObject: Borrowed<AnyObject> { Borrowed(host.unsafelyUnwrapped) }
   /// For those who may outlive the queue.
-  nonisolated(unsafe) private(set) var reference: QueueReference?
+  private(set) var reference: QueueReference?
   /// Made when somebody is watched for the first time.
   private let readiness = Locked<ReadinessTimer?>(nil)
   /// In place of threads and timers; nil for all but users' tests.
@@ -116,23 +117,24 @@ final class QueueCore: Sendable {
     let waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters() : []
     var deferredReleases: [TakenWork] = []
     swap(&deferredReleases, &scheduler.deferredReleases)
-    var departed: [OwnerSlot] = []
-    swap(&departed, &scheduler.departures.slots)
+    var departed: [OwnerQueue] = []
+    swap(&departed, &scheduler.departures.ownerQueues)
     updateHint()
     lock.unlock()
+    WorkerThreads.stopLooking()  // what is released is somebody's, and those who are woken may come back
     if asksForMonitor { scheduleLookAtWorkers() }
     worker?.dispatch()
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
     for waiter in waiters { waiter.resume() }
     for waiter in admitted { waiter.resume() }
-    SlotDepartures.complete(departed)
+    OwnerQueueDepartures.complete(departed)
     for work in deferredReleases {
       work.cancelNodes()
       work.release()
     }
   }
 
-  @inline(__always)
+  @inline(__always)  // for each job
   private func updateHint() {
     var flags = QueueHint.Flags.ready(scheduler.firstPhase.with({ $0.readyLevels }))
     if scheduler.isSuspended || !scheduler.returning.isEmpty || scheduler.ownerLimit != .max || scheduler.waits.hasOwners {
@@ -171,6 +173,8 @@ typealias QueueHost = OperationScheduler & TaskExecutor
 final class QueueReference: Sendable {
   private let memory: MemoryReference  // constant; asked while the memory that it holds is there
   private let core: Borrowed<QueueCore>  // the queue keeps it
+  /// Somebody has taken it upon himself to see to what the idle queue doesn't need.
+  private let isToBeTidied = Atomic(false)
 
   private struct Succession {
     /// Entered from the making of the facade until the queue has gone, and its heir is known.
@@ -220,6 +224,15 @@ final class QueueReference: Sendable {
   }
 }
 
+extension QueueReference: IdleQueue {
+  func claimTidyUp() -> Bool { !isToBeTidied.exchange(true, ordering: .acquiringAndReleasing) }
+
+  func tidyUp() {
+    isToBeTidied.store(false, ordering: .releasing)
+    whileThere { $0.tidyUp() }
+  }
+}
+
 extension QueueReference: OwnerEndListener {
-  func ownerDidEnd(_ slot: OwnerSlot) { whileThere { $0.ownerDidEnd(slot) } }
+  func ownerDidEnd(_ ownerQueue: OwnerQueue) { whileThere { $0.ownerDidEnd(ownerQueue) } }
 }

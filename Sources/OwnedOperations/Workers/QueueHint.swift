@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What a worker looks at after each record, without the queue's lock: which levels have ready work, and whether the queue wants its
+/// What a worker looks at after each item, without the queue's lock: which levels have ready work, and whether the queue wants its
 /// attention.
 ///
 /// Written under the lock, and only when it changes. It stands alone in its cache lines, so that workers keep their copy of it while others
@@ -11,7 +11,7 @@ struct QueueHint: Sendable {
   struct Flags: OptionSet {
     let rawValue: UInt32
 
-    /// Every worker had better look at the queue before it begins its next record.
+    /// Every worker had better look at the queue before it begins its next item.
     static let interrupt = Flags(rawValue: 1 << 8)
     /// A thread or a task waits for the queue, or for an owner's work in it.
     static let somebodyWaits = Flags(rawValue: 1 << 9)
@@ -20,9 +20,7 @@ struct QueueHint: Sendable {
 
     /// The levels with ready work: a bit for each, the lowest is the highest priority.
     static func ready(_ levels: UInt32) -> Flags { Flags(rawValue: levels) }
-    @inline(__always)  // after each record
     static func above(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level) - 1) }
-    @inline(__always)  // after each record
     static func level(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level)) }
   }
 
@@ -40,7 +38,6 @@ struct QueueHint: Sendable {
   func deallocate() { UnsafeMutableRawPointer(word.start).deallocate() }
 
   /// Setting it to what it is writes nothing.
-  @inline(__always)  // after each record
   var flags: Flags {
     get { Flags(rawValue: word[0].load(ordering: .relaxed)) }
     nonmutating set {
@@ -48,12 +45,10 @@ struct QueueHint: Sendable {
     }
   }
 
-  /// Whether a worker with a batch of this level had better look at the queue before it begins its next record.
-  @inline(__always)  // after each record
+  /// Whether a worker with a batch of this level had better look at the queue before it begins its next item.
   func wantsAttention(at level: Int) -> Bool { !flags.isDisjoint(with: [.interrupt, .above(level)]) }
 
   /// Whether a worker that has run a graph's node of this level may run one that follows without a look at the queue.
-  @inline(__always)  // after each record
   func mayGoOn(at level: Int) -> Bool { flags.isDisjoint(with: [.interrupt, .chainsYield, .above(level)]) }
 
   func hasReadyWork(at level: Int) -> Bool { flags.contains(.level(level)) }

@@ -6,9 +6,7 @@ extension Worker {
     DrivenStep(isShuffled: core.isShuffled) { [self] isNamed in
       // Bodies must not take the task that waits for them on this thread, if one does, for their own.
       OperationTask.$current.withValue(nil) {
-        OwnBodyWait.$taskBody.withValue(nil) {
-          withExtendedLifetime(host) { withAutoreleasePool { takeStep(isNamed: isNamed) } }
-        }
+        withExtendedLifetime(host) { withAutoreleasePool { takeStep(isNamed: isNamed) } }
       }
     }
   }
@@ -27,14 +25,14 @@ extension Worker {
     let name = isNamed ? nameOfNext : nil
     let isBarrier = barrier != nil
     becomeCurrent { run() }
-    let isLast = core.mutate { scheduler, _ in scheduler.endStep(of: self, after: isBarrier ? .barrier : .records) }
+    let isLast = core.mutate { scheduler, _ in scheduler.endStep(of: self, after: isBarrier ? .barrier : .items) }
     tidyUp(isLast: isLast)
     return .ran(name)
   }
 
   /// Like a thread that goes.
   private func tidyUp(isLast: Bool) {
-    if isLast { core.removeIdleSlots() }
+    if isLast { core.tidyUp() }
   }
 
   private var nameOfNext: String {

@@ -1,20 +1,19 @@
 import Foundation
 import Synchronization
 
-/// A thread's worth of running a queue's work: dispatched to GCD when there is work, drains it in batches, leaves when there is none.
+/// A thread's worth of running a queue's work: dispatched when there is work, drains it in batches, leaves when there is none.
 ///
-/// Worker objects are reused; threads are GCD's (but see `WorkerThreads`), and go when there is no work (but see `WorkerParking`). Each
-/// worker has a serial GCD queue of its own, because GCD gives serial queues a thread at once even while all threads of the concurrent pool
-/// are blocked.
-final class Worker: ScheduledWorker, @unchecked Sendable {
+/// Worker objects are reused, and have no threads of their own: see `WorkerThreads`. Guests run on the dispatch queue that the user has
+/// named as the underlying one.
+final class Worker: DueWorker, @unchecked Sendable {
   // Safe to share: constants, and fields of the thread that drains, as marked. What the queue's lock guards is the base's.
 
   private let hint: QueueHint
   private let reference: QueueReference?
-  private let dispatchQueue: DispatchQueue
-  let parking = WorkerParking()
-  /// Made once, because GCD has to copy other closures to the heap each time.
-  private lazy var drainBlock = makeDrainBlock()
+  /// Where it runs; nil for a guest.
+  let threads: WorkerThreads?
+  /// Where a guest runs.
+  private let dispatchQueue: DispatchQueue?
   unowned(unsafe) let core: QueueCore  // a worker runs only while a drain holds the queue, and that its core
   private let host: Borrowed<AnyObject>
 
@@ -23,17 +22,18 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
   private let clock = ThreadClock()
 
   // Of the draining thread.
-  /// The thread counts among those of `WorkerThreads`. Set by whoever dispatches, before that.
-  private var isFromPool = false
   private(set) var lastBatchWasSmall = false
+  var gathering = Gathering()
+  /// A job of the batch has added work to the same queue.
+  private(set) var hasFedQueue = false
   /// In a wait of ours, which is counted otherwise, since the batch began.
   private var hasWaited = false
   /// When the last batch ended, if the worker has not waited since: the next one starts then.
   private var lastEnd: UInt64?
-  private var isInRecord = false
-  private var isRecordOver = false
-  /// The record's, which keeps it.
-  private unowned(unsafe) var currentOperation: OwnedOperation? {
+  private var isInItem = false
+  private var isItemOver = false
+  /// The item's, which keeps it.
+  private unowned(unsafe) var currentOperation: OwnedOperation? {  // not counted: that is in a cache line that others want
     didSet { currentAddress.store(currentOperation.map { UInt(bitPattern: Borrowed($0).address) } ?? 0, ordering: .releasing) }
   }
   /// The same for others, see `isLastOf(_:)`.
@@ -43,23 +43,23 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
   /// How many graph nodes to run before the next look at the clock.
   var chainStep: UInt32 = 1
   private(set) var hasBlockedInChain = false
-  private unowned(unsafe) var currentRun: (any NodeRun)?  // the record that began the chain keeps it
+  private unowned(unsafe) var currentRun: (any NodeRun)?  // the item that began the chain keeps it
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.
   private let ownerFrame = UnsafeMutablePointer<OwnerBodyFrame>.allocate(capacity: 1)
 
   /// The dispatch queue is somebody else's, who wants to use it, too.
-  let isGuest: Bool
+  var isGuest: Bool { threads == nil }
   /// How long to drain a queue that is somebody else's before letting others have a turn, in nanoseconds.
   static let guestTime: UInt64 = 1_000_000
 
-  init(_ core: QueueCore, generation: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
+  init(_ core: QueueCore, generation: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
     self.core = core
     host = core.hostObject
     hint = core.hint
     reference = core.reference
-    isGuest = underlyingQueue != nil
-    dispatchQueue = underlyingQueue ?? DispatchQueue(label: name, qos: qualityOfService.dispatchQoS)
+    threads = underlyingQueue == nil ? .of(qualityOfService) : nil
+    dispatchQueue = underlyingQueue
     super.init(generation: generation)
   }
 
@@ -68,50 +68,24 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
   override func dispatch() {
     if let driver = core.driver { return driver.add(step(keeping: core.host)) }
     _ = Retained(host.object)  // until the drain is over
-    if parking.call() { return }
-    isFromPool = !isGuest && WorkerThreads.takeFromPool()
-    if isGuest || isFromPool || !ThreadStart.onNewThread(drainBlock) { ThreadStart.on(dispatchQueue, drainBlock) }
-  }
-
-  private func makeDrainBlock() -> @convention(block) @Sendable () -> Void {
-    { [unowned(unsafe) self] in
+    if let threads { return threads.run(self) }
+    guard let dispatchQueue else { return }
+    ThreadStart.on(dispatchQueue) { [unowned(unsafe) self] in  // the queue keeps the worker, and is kept until the drain is over
       let worker = self  // which the queue may let go of in its drain
-      let isFromPool = worker.isFromPool
-      repeat {} while worker.drainQueue() && worker.waitForCall(mayPark: isFromPool)
-      if isFromPool { WorkerThreads.giveBackToPool() }
+      if let queue = worker.drainQueue() { IdleQueues.note(queue) }
     }
   }
 
-  /// The queue has no other worker, and this one nothing to do.
-  /// - Returns: whether it has been called again.
-  private func waitForCall(mayPark: Bool) -> Bool {
-    let tidyUp = { [reference] in
-      reference?.whileThere { $0.removeIdleSlots() }
-      return
-    }
-    var isTidy = false
-    let isCalled =
-      mayPark
-      && parking.park(tidyUp: {
-        tidyUp()
-        isTidy = true
-      })
-    if !isCalled, !isTidy { tidyUp() }
-    return isCalled
-  }
-
-  /// - Returns: whether the queue has no other worker now.
-  private func drainQueue() -> Bool {
-    parking.begin()
-    let host = Retained(adopting: host).take()
-    return withExtendedLifetime(host) { withAutoreleasePool { drain(core) } }
+  override func drainQueue() -> (any IdleQueue)? {
+    let (host, reference) = (Retained(adopting: host).take(), reference)
+    let isLast = withExtendedLifetime(host) { drain(core) }
+    return isLast ? reference : nil
   }
 
   // MARK: The worker of this thread
 
   static var current: Worker? { ThreadSlot.worker.object(Worker.self) }
 
-  @inline(__always)
   func becomeCurrent(_ body: () -> Void) {
     ThreadSlot.worker.with(self) {
       ThreadSlot.blockingObserver.with(self) {
@@ -122,17 +96,23 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
 
   func works(for core: QueueCore) -> Bool { self.core === core }
 
+  /// A job is about to be added by this thread, which may be a worker's.
+  static func noteAddition(to core: QueueCore) {
+    guard ThreadSlot.worker.pointer != nil, let current, current.works(for: core) else { return }
+    current.hasFedQueue = true
+  }
+
   // MARK: Running
 
   private static let batchTime: UInt64 = 50_000
 
-  /// Whether records are so quick that taking the lock for each would take a good part of the time.
-  var profitsFromSeveral: Bool { !takesOne && (lastRecordTime ?? 0) < Self.quickRecordTime }
+  /// Whether items are so quick that taking the lock for each would take a good part of the time.
+  var profitsFromSeveral: Bool { !takesOne && (lastItemTime ?? 0) < Self.quickItemTime }
 
-  private static let quickRecordTime: UInt64 = 500
+  private static let quickItemTime: UInt64 = 500
 
-  /// Whether the next records are worth the two system calls: if the last took so long that these are 1 % of them.
-  private var measuresUse: Bool { (lastRecordTime ?? 0) >= Self.leastMeasuredTime && core.driver == nil }
+  /// Whether the next items are worth the two system calls: if the last took so long that these are 1 % of them.
+  private var measuresUse: Bool { (lastItemTime ?? 0) >= Self.leastMeasuredTime && core.driver == nil }
 
   private static let leastMeasuredTime: UInt64 = 50_000
 
@@ -141,16 +121,17 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
     if let barrier {
       self.barrier = nil
       lastEnd = nil
-      isInRecord = true
+      isInItem = true
       barrier()
-      isInRecord = false
+      isInItem = false
       DeferredReleases.add(consume barrier)  // the barrier is over when this returns, whatever its captures do
       return
     }
+    hasFedQueue = false
     let level = batch.level
     let usage = measuresUse ? Platform.threadUsage : nil
     hasWaited = false
-    lastRecordTime = nil
+    lastItemTime = nil
     // Measured from here on, and not from the end of the last batch: a wait for the queue's lock is no part of a body.
     let start = usage == nil ? lastEnd ?? Uptime.now : Uptime.now
     lastEnd = nil
@@ -158,36 +139,37 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
     var count: UInt64 = 0
     var held = HeldOwner(ownerFrame)
     while true {
-      // The deinit of the last owner is no body: it must not run with a record in hand.
+      // The deinit of the last owner is no body: it must not run with a work item in hand.
       if held.isHolding { held.letGo(unlessFor: batch.nextLifetime) }
-      guard let (index, work, lane) = batch.begin() else { break }
-      let slot = lane.with { $0.unretainedSlot }
-      slot.with { slot in execute(work, at: index, slot, &held) }
+      guard let (index, work, flow) = batch.begin() else { break }
+      let ownerQueue = flow.with { $0.unretainedOwnerQueue }
+      ownerQueue.with { ownerQueue in execute(work, at: index, ownerQueue, &held) }
       count += 1
       if hint.wantsAttention(at: level) { break }
     }
     held.letGo()
     lastBatchWasSmall = count < 8
     guard count > 0 else { return }
+    gathering.note(Int(count))
     let end = Uptime.now
     lastEnd = end
     let each = (end - start) / count
-    lastRecordTime = each
+    lastItemTime = each
     if let usage, !hasWaited { lastUse = Platform.threadUsage?.use(since: usage, in: end - start) }
     batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
   }
 
-  /// Runs one record. The record is over before what it captured is released, which is when this returns: a deinit of the user's is no
+  /// Runs one item. The item is over before what it captured is released, which is when this returns: a deinit of the user's is no
   /// body, and may wait for the queue.
-  @inline(__always)
-  private func execute(_ work: consuming Work, at index: Int, _ slot: OwnerSlot, _ held: inout HeldOwner) {
-    currentSlot = slot
-    isInRecord = true
-    isRecordOver = false
-    defer { currentSlot = nil }
+  @inline(__always)  // for each job
+  private func execute(_ work: consuming WorkItem, at index: Int, _ ownerQueue: OwnerQueue, _ held: inout HeldOwner) {
+    currentOwnerQueue = ownerQueue
+    isInItem = true
+    isItemOver = false
+    defer { currentOwnerQueue = nil }
     switch consume work {
     case .ownerBlock(let body):
-      switch held.answer(for: slot) {
+      switch held.answer(for: ownerQueue) {
       case .begins(let owner):
         batch.setBegun()
         owner.with { body($0) }
@@ -211,26 +193,26 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
       if operation.holdsOwner, !operation.isExecuting { operation.endForOwner() }
     case let work:
       held.letGoInBackground()
-      execute(work, at: index, slot)
+      execute(work, at: index, ownerQueue)
     }
   }
 
-  private func execute(_ work: Work, at index: Int, _ slot: OwnerSlot) {
+  private func execute(_ work: WorkItem, at index: Int, _ ownerQueue: OwnerQueue) {
     switch work {
     case .ownerBlock, .operation: end(index, .skipped)  // see above
     case .block(let body):
-      guard slot.mayStart else { return end(index, .skipped) }
+      guard ownerQueue.mayStart else { return end(index, .skipped) }
       batch.setBegun()
       body()
       end(index, .succeeded)
     case .leavingBlock(let body):
-      guard slot.mayStart else { return end(index, .skipped) }
+      guard ownerQueue.mayStart else { return end(index, .skipped) }
       batch.setBegun()
       let remains = body()
       end(index, .succeeded)
       withExtendedLifetime(remains) {}
     case .sharedOwnerBlock(let shared):
-      guard slot.mayStart else { return end(index, .skipped) }
+      guard ownerQueue.mayStart else { return end(index, .skipped) }
       switch shared.hold.begin() {
       case .begins(let owner):
         batch.setBegun()
@@ -252,12 +234,12 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
     }
   }
 
-  /// The record goes back to where it came from, until somebody else holds its owner.
-  /// - Parameter result: what becomes of the record if the owner has ended.
-  private func holdBack(_ work: consuming Work, at index: Int, until hold: OwnerHold, otherwise result: WorkBatch.Result = .skipped) {
-    isInRecord = false
+  /// The item goes back to where it came from, until somebody else holds its owner.
+  /// - Parameter result: what becomes of the item if the owner has ended.
+  private func holdBack(_ work: consuming WorkItem, at index: Int, until hold: OwnerHold, otherwise result: WorkBatch.Result = .skipped) {
+    isInItem = false
     switch core.putBack(work, from: self) {
-    case .waits(let slot): hold.keep(HeldBackSlot(slot, core))
+    case .waits(let ownerQueue): hold.keep(HeldBackOwnerQueue(ownerQueue, core))
     case .ended(let work):
       end(index, result)
       withExtendedLifetime(work) {}
@@ -267,31 +249,30 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
     }
   }
 
-  @inline(__always)
   private func end(_ index: Int, _ result: WorkBatch.Result) {
     // From then on others read the result: it is written once.
-    if !isRecordOver { batch.setOver(result, at: index) }
-    isInRecord = false
+    if !isItemOver { batch.setOver(result, at: index) }
+    isInItem = false
   }
 
-  /// What runs from now on until the record's end, observers and deinits, is no body.
+  /// What runs from now on until the item's end, observers and deinits, is no body.
   override func bodyDidEnd(of work: AnyObject) {
-    guard isInRecord, work === currentOperation || work === currentRun else { return }
+    guard isInItem, work === currentOperation || work === currentRun else { return }
     batch.setOver(.countsItself, at: currentIndex)
-    isRecordOver = true
-    isInRecord = false
+    isItemOver = true
+    isInItem = false
   }
 
   /// The unfinished work that this thread, the worker's, is inside of: a body, or what releases an operation's captures before that
-  /// finishes. Under the queue's lock, which an operation that is finished from elsewhere needs before its record is counted.
+  /// finishes. Under the queue's lock, which an operation that is finished from elsewhere needs before its item is counted.
   var unfinishedWork: WaitList.Inside? {
-    guard let operation = currentOperation else { return isInRecord ? WaitList.Inside(lifetime: currentSlot?.lifetime) : nil }
+    guard let operation = currentOperation else { return isInItem ? WaitList.Inside(lifetime: currentOwnerQueue?.lifetime) : nil }
     guard !operation.load().isFinished else { return nil }
     return WaitList.Inside(lifetime: operation.lifetime, operation: ObjectIdentifier(operation))
   }
 
-  /// The worker forgets the operation before it begins another record, by an exchange of the cursor that is loaded here first; and has said
-  /// before that the record counts itself.
+  /// The worker forgets the operation before it begins another item, by an exchange of the cursor that is loaded here first; and has said
+  /// before that the item counts itself.
   override func isInside(_ operation: OwnedOperation) -> Bool {
     batch.hasBegun && currentAddress.load(ordering: .acquiring) == UInt(bitPattern: Borrowed(operation).address)
   }
@@ -301,10 +282,10 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
 
   /// Whether this thread, which is the worker's, is inside of a body: of a job, a node or a barrier, or of an operation that has not
   /// finished.
-  var isInBody: Bool { isInRecord && !(currentOperation?.load().isFinished ?? false) }
+  var isInBody: Bool { isInItem && !(currentOperation?.load().isFinished ?? false) }
 
-  /// The lane of the record that this thread, the worker's, is inside of, if that is of a line. Under the queue's lock.
-  var currentLane: Lane? { currentSlot == nil ? nil : batch.currentLane }
+  /// The flow of the item that this thread, the worker's, is inside of, if that is of a line. Under the queue's lock.
+  var currentFlow: Flow? { currentOwnerQueue == nil ? nil : batch.currentFlow }
 
   // MARK: Graphs
 
@@ -313,7 +294,6 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
     hasBlockedInChain = core.driver != nil  // then each node is a step of its own
   }
 
-  @inline(__always)
   func setChainNode(_ node: UInt32) { currentNode = node }
 
   func endChain() { currentRun = nil }
@@ -349,7 +329,7 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
   override var processorTime: UInt64? { clock.now }
 
   /// Whether there is something to run, given to the worker before it was dispatched.
-  var hasWork: Bool { batch.hasRecords || barrier != nil }
+  var hasWork: Bool { batch.hasItems || barrier != nil }
 
   /// The worker has waited for work.
   func noteWait() { lastEnd = nil }
@@ -360,8 +340,6 @@ final class Worker: ScheduledWorker, @unchecked Sendable {
   }
 
   override func endDrain() { clock.end() }
-
-  override func dismiss() { parking.dismiss() }
 }
 
 extension QualityOfService {
@@ -377,7 +355,7 @@ extension QualityOfService {
 }
 
 extension QueueCore: WorkerMaker {
-  func makeWorker(_ generation: Int, name: String, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker {
-    Worker(self, generation: generation, name: name, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
+  func makeWorker(_ generation: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker {
+    Worker(self, generation: generation, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
   }
 }

@@ -23,23 +23,28 @@ extension Worker {
   }
 
   /// Runs what the worker has been given.
-  @inline(__always)
+  @inline(__always)  // for each job
   private func runOnce(_ hint: QueueHint) -> Scheduler.LastStep {
     let isBarrier = barrier != nil
-    becomeCurrent { run() }
+    WorkerThreads.stopLooking()
+    becomeCurrent { withAutoreleasePool { run() } }
     if lastBatchWasSmall { spin(hint) }
-    return isBarrier ? .barrier : .records
+    return isBarrier ? .barrier : .items
   }
 
-  /// A worker that keeps up with those who add work finds a record or two each time it looks, and would spend its time, and theirs, on the
-  /// lock and on leaving and being sent for. So after a small batch it looks `spinLooks` times, some ten microseconds in all and
-  /// without the lock, for work to come; if that is quick work, up to `gatheringLooks` more times for it to become several records. Not if
-  /// somebody waits for the queue.
+  /// A worker that keeps up with those who add work finds a work item or two each time it looks, and would spend its time, and theirs, on
+  /// the lock and on leaving and being sent for. So after a small batch it looks `spinLooks` times, some ten microseconds in all and
+  /// without the lock, for work to come; if that is quick work, up to `gatheringLooks` more times for it to become several items, as long
+  /// as it does (`Gathering`). Not if somebody waits for the queue, or if the work is its own jobs': those add no more while it looks. It
+  /// looks for work of other queues, too, and leaves for that: whoever adds it needs to wake nobody. What it has to do first ends that
+  /// (`WorkerThreads.stopLooking`).
   private func spin(_ hint: QueueHint) {
+    if hasFedQueue, !hint.flags.isEmpty { return }
+    threads?.beginLooking()
     var looksLeft = Self.spinLooks
-    while looksLeft > 0, !hint.flags.contains(.somebodyWaits) {
+    while looksLeft > 0, !hint.flags.contains(.somebodyWaits), !(threads?.isAnyDue ?? false) {
       let hasWork = !hint.flags.isEmpty
-      if hasWork, !profitsFromSeveral { return }
+      if hasWork, !(profitsFromSeveral && gathering.begins()) { return }
       noteWait()
       Pause.spin(Self.spinPause)
       looksLeft = hasWork ? min(looksLeft, Self.gatheringLooks) - 1 : looksLeft - 1

@@ -236,6 +236,7 @@ public final class ResponseCache: Sendable {
   }
 
   /// Removes every entry. When this returns none is found; blocks for as long as removing the files takes.
+  /// - Complexity: linear in the entries.
   public func removeAll() {
     var former = State()
     state.withLock { state in
@@ -249,6 +250,7 @@ public final class ResponseCache: Sendable {
   }
 
   /// Removes entries whose time (``CachePolicy/forTime(_:)``) has passed: from memory at once, from the disk in the background.
+  /// - Complexity: linear in the entries.
   public func removeExpired() {
     let now = Date()
     var removed: [CachedResponse] = []

@@ -5,7 +5,7 @@
 #endif
 
 /// State behind a lock that ThreadSanitizer sees. No code of the user's runs under it, no deinit included: replaced values are handed
-/// out and go outside.
+/// out and go outside. Not a function itself, but a structure that has it: each look would wrap it in two more thunks.
 final class Guarded<State>: @unchecked Sendable {  // `state` is touched under `lock` only
   #if OWNED_OPERATIONS_MODEL
     // One that the model checker knows.

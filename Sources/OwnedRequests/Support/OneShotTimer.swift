@@ -1,21 +1,21 @@
 import Foundation
 
-/// Calls once after a while, unless it is cancelled. The closure is released then. Ours instead of `URLSession`'s, which cuts to seconds.
+/// Calls once after a while, on a queue of its own, unless it is cancelled or let go before. The closure is released then.
+///
+/// Ours instead of `URLSession`'s, which cuts to seconds; and not a source of Dispatch's each, because nearly all are limits of time that
+/// are never reached, and to activate and to cancel a source wakes a thread.
 final class OneShotTimer: Sendable {
-  private static let queue = DispatchQueue(label: "OwnedRequests.timers", qos: .userInitiated)
-  // A source may be used from any thread.
-  nonisolated(unsafe) private let source: any DispatchSourceTimer
+  private let place: TimerLine.Place
+  private let line: TimerLine
 
-  init(after delay: Duration, _ body: @escaping @Sendable () -> Void) {
-    source = DispatchSource.makeTimerSource(queue: Self.queue)
+  init(after delay: Duration, in line: TimerLine = .shared, _ body: @escaping @Sendable () -> Void) {
+    self.line = line
     let (seconds, attoseconds) = delay.components
     let nanoseconds = Double(max(0, seconds)) * 1e9 + Double(max(0, attoseconds)) / 1e9
-    source.schedule(deadline: .now() + .nanoseconds(Int(min(nanoseconds, 9e18))))
-    source.setEventHandler(handler: body)
-    source.activate()
+    place = line.add(deadline: .now() + .nanoseconds(Int(min(nanoseconds, 9e18))), body)
   }
 
-  func cancel() { source.cancel() }
+  func cancel() { line.cancel(place) }
 
-  deinit { source.cancel() }
+  deinit { line.cancel(place) }
 }

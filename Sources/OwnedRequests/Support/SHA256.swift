@@ -98,7 +98,7 @@ package struct SHA256 {
     hash[7] &+= h
   }
 
-  @inline(__always)
+  @inline(__always)  // for each word that is hashed
   private static func rotate(_ word: UInt32, _ bits: UInt32) -> UInt32 { word >> bits | word << (32 - bits) }
 
   private static let constants: [UInt32] = [

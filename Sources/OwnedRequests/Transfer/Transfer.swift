@@ -99,7 +99,7 @@ final class Transfer: Sendable {
   /// - Returns: what to unsubscribe with, and whether the transfer has begun; nil if it is over.
   func subscribe(_ subscriber: any TransferSubscriber, attempt: Int) -> (id: Int, hasBegun: Bool)? {
     state.withLock { state in
-      guard state.phase != .over else { return nil }
+      guard state.phase != .over || TransferMutation.joinsWhatIsOver.isOn else { return nil }
       let id = state.nextSubscription
       state.nextSubscription += 1
       state.subscriptions[id] = Subscription(subscriber: subscriber, attempt: attempt)
@@ -197,7 +197,7 @@ final class Transfer: Sendable {
     // Known before it begins: its end, or a redirect's next, may come at once.
     let isOver = state.withLock { state in
       if state.phase == .underWay { state.task = task }
-      return state.phase == .over
+      return state.phase == .over && !TransferMutation.taskMissesTheLastLeave.isOn
     }
     if isOver { task.cancel() } else { task.resume() }
   }

@@ -4,25 +4,16 @@ import Foundation
   import FoundationNetworking
 #endif
 
-/// Who hears what becomes of a task. Called in order, on the session's delegate queue.
-protocol SessionTaskReceiver: AnyObject, Sendable {
-  func taskDidReceive(_ head: ResponseHead)
-  func taskDidReceive(_ data: Data)
-  func taskDidSend(_ bytes: Int64, of total: Int64?)
-  /// What was received is not being dealt with. Any thread; must not wait.
-  /// - Returns: true if the task is to be cancelled, because another can go on where it stops. What was received before is still dealt
-  ///   with, and `taskDidComplete` comes after it.
-  func taskIsStalled() -> Bool
-  /// The last call.
-  func taskDidComplete(_ error: URLError?)
-}
-
 /// What a session has handed over and nobody has dealt with.
-protocol DelegateBacklog: AnyObject, Sendable {
-  /// The session is to stop: what it hands over from now on is discarded. Any thread; doesn't wait.
-  func discard()
+protocol SessionBacklog: AnyObject, Sendable {
+  /// A task is to stop. If the session is for one task, what it hands over from now on is discarded. Any thread; doesn't wait.
+  func cancellationBegins()
+  /// The session has heard of it. As often as `cancellationBegins`; one call may come before the other.
+  func cancellationEnds()
   /// Whether this thread is handing over what is to be discarded.
   var isDiscarding: Bool { get }
+  /// - Parameter handler: called when what the session has handed over is not being dealt with; must not wait.
+  func whenStalled(_ handler: @escaping @Sendable () -> Void)
   /// Runs the block when all that is not discarded has been dealt with.
   func addLast(_ block: @escaping @Sendable () -> Void)
 }
@@ -30,8 +21,8 @@ protocol DelegateBacklog: AnyObject, Sendable {
 /// A `URLSession` and its delegate. Holds no transfer longer than its task.
 ///
 /// Protocol of cancelling:
-/// - `URLSessionTask.cancel()` waits for the work of all sessions of the process (on Linux), and one may be waiting for a disk.
-/// - So whoever cancels closes the task, has the session wait no longer and discard what comes, and goes. Neither waits.
+/// - `URLSessionTask.cancel()` waits for the work of all sessions of the process (on Linux), and one may be flooded.
+/// - So whoever cancels closes the task, has a download's session discard what comes, and goes. Neither waits.
 /// - The session hears of it on the queue `cancellations`, one task after the other: one thread, however many they are.
 ///
 /// What `URLSession` would do beyond moving bytes is turned off: redirects, the cache, limits of time and of connections are ours.
@@ -40,22 +31,14 @@ final class TransferSession: Sendable {
   private let router: TaskRouter
   private let cancellations: Cancellations
 
-  /// - Parameter isBacklogLimited: whether the session waits when so many pieces have not been dealt with yet. For a session with one
+  /// - Parameter isBacklogLimited: whether nothing more is read when so many pieces have not been dealt with yet. For a session with one
   ///   task at a time.
   init(configuration: URLSessionConfiguration, isBacklogLimited: Bool = false) {
-    var delegateQueue: OperationQueue?
-    var backlog: (any DelegateBacklog)?
-    #if canImport(FoundationNetworking)
-      let queue = isBacklogLimited ? WaitingDelegateQueue() : nil
-      delegateQueue = queue
-      backlog = queue
-    #endif
-    let router = TaskRouter(backlog)
+    let queue = SessionPlatform.makeDelegateQueue(isLimited: isBacklogLimited)
+    let router = TaskRouter(queue)
     self.router = router
-    cancellations = Cancellations(backlog)
-    #if canImport(FoundationNetworking)
-      queue?.whenStalled { [weak router] in router?.tasksAreStalled() }
-    #endif
+    cancellations = Cancellations(queue)
+    queue?.whenStalled { [weak router] in router?.tasksAreStalled() }
     let configuration = (configuration.copy() as? URLSessionConfiguration) ?? .default
     configuration.urlCache = nil
     configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
@@ -64,7 +47,7 @@ final class TransferSession: Sendable {
     configuration.httpMaximumConnectionsPerHost = 4096
     // The client's, which adds them to each request where they are seen: as what makes two requests equal, and as credentials.
     configuration.httpAdditionalHeaders = nil
-    session = URLSession(configuration: configuration, delegate: router, delegateQueue: delegateQueue)
+    session = URLSession(configuration: configuration, delegate: router, delegateQueue: queue)
   }
 
   /// The session keeps its delegate until it is told that nothing more will come.
@@ -86,14 +69,16 @@ final class TransferSession: Sendable {
 /// Tells a session of tasks that are to stop. Calls wait for nothing.
 private final class Cancellations: Sendable {
   private let queue = DispatchQueue(label: "OwnedRequests.cancellations", qos: .userInitiated)
-  private let backlog: (any DelegateBacklog)?
+  private let backlog: (any SessionBacklog)?
 
-  init(_ backlog: (any DelegateBacklog)?) { self.backlog = backlog }
+  init(_ backlog: (any SessionBacklog)?) { self.backlog = backlog }
 
   func cancel(_ task: URLSessionTask) {
-    backlog?.discard()
+    backlog?.cancellationBegins()
     queue.async { task.cancel() }
   }
+
+  func hasEnded() { backlog?.cancellationEnds() }
 }
 
 /// One task, from its start to its completion or cancellation.
@@ -105,6 +90,16 @@ final class SessionTask: Sendable {
     /// Nil once the task is over or cancelled.
     var receiver: (any SessionTaskReceiver)?
     var isOver = false
+    var isCancelled = false
+
+    /// - Returns: true if it was neither over nor cancelled before.
+    mutating func beCancelled(andOver isOver: Bool) -> Bool {
+      defer {
+        isCancelled = isCancelled || !self.isOver
+        self.isOver = self.isOver || isOver
+      }
+      return !self.isOver && !isCancelled
+    }
   }
 
   private let task: URLSessionTask
@@ -122,40 +117,37 @@ final class SessionTask: Sendable {
   /// Nothing is received after this has returned, but for a call that is under way. Any thread; waits neither for the session nor for
   /// that call.
   func cancel() {
-    if close() { cancellations.cancel(task) }
+    var former: (any SessionTaskReceiver)?
+    let isFirst = state.withLock { state in
+      swap(&former, &state.receiver)
+      return state.beCancelled(andOver: true)
+    }
+    if isFirst { cancellations.cancel(task) }
   }
 
   /// Cancels it if that is what its receiver wants, who hears of its completion then. Waits for nothing.
   fileprivate func isStalled() {
-    if receiver?.taskIsStalled() == true { cancellations.cancel(task) }
-  }
-
-  /// - Returns: true if it was neither over nor cancelled before.
-  private func close() -> Bool {
-    var former: (any SessionTaskReceiver)?
-    return state.withLock { state in
-      swap(&former, &state.receiver)
-      defer { state.isOver = true }
-      return !state.isOver
-    }
+    guard receiver?.taskIsStalled() == true, state.withLock({ $0.beCancelled(andOver: false) }) else { return }
+    cancellations.cancel(task)
   }
 
   fileprivate var receiver: (any SessionTaskReceiver)? { state.withLock { $0.receiver } }
 
+  /// The session has come to the task's end.
   fileprivate func takeReceiver() -> (any SessionTaskReceiver)? {
     var former: (any SessionTaskReceiver)?
-    state.withLock { state in
+    let isCancelled = state.withLock { state in
       swap(&former, &state.receiver)
       state.isOver = true
+      return state.isCancelled
     }
+    if isCancelled { cancellations.hasEnded() }
     return former
   }
 
   fileprivate func refuseRedirect(_ completionHandler: @Sendable (URLRequest?) -> Void) {
     state.withLock { state in
-      #if canImport(FoundationNetworking)
-        guard !state.isOver else { return }
-      #endif
+      guard !state.isOver || SessionPlatform.wantsAnswersAfterEnd else { return }
       completionHandler(nil)
     }
   }
@@ -164,9 +156,9 @@ final class SessionTask: Sendable {
 /// The delegate: hands each event to the task's receiver.
 private final class TaskRouter: NSObject, URLSessionDataDelegate {
   private let tasks = Guarded<[Int: SessionTask]>([:])
-  private let backlog: (any DelegateBacklog)?
+  private let backlog: (any SessionBacklog)?
 
-  init(_ backlog: (any DelegateBacklog)?) { self.backlog = backlog }
+  init(_ backlog: (any SessionBacklog)?) { self.backlog = backlog }
 
   func add(_ sessionTask: SessionTask, for task: URLSessionTask) {
     tasks.withLock { $0[task.taskIdentifier] = sessionTask }
@@ -217,29 +209,4 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
   }
 
   private var isDiscarding: Bool { backlog?.isDiscarding ?? false }
-}
-
-extension ResponseHead {
-  init(_ response: HTTPURLResponse) {
-    var fields = HeaderFields()
-    for (name, value) in response.allHeaderFields {
-      if let name = name as? String, let value = value as? String { fields[name] = value }
-    }
-    self.init(status: response.statusCode, headers: fields, url: response.url ?? URL(fileURLWithPath: "/"))
-  }
-
-  /// How many bytes the body has; nil if the server doesn't say, or they are compressed.
-  var contentLength: Int64? {
-    guard headers["Content-Encoding"] == nil else { return nil }
-    return headers["Content-Length"].flatMap { Int64($0) }.flatMap { $0 >= 0 ? $0 : nil }
-  }
-}
-
-extension URLError {
-  /// On Linux most errors come as `NSError`.
-  init(wrapping error: any Error) {
-    let error = error as NSError
-    let code = error.domain == NSURLErrorDomain ? URLError.Code(rawValue: error.code) : nil
-    self = URLError(code ?? .unknown, userInfo: error.userInfo)
-  }
 }

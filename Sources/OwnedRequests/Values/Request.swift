@@ -16,12 +16,19 @@ import OwnedOperations
 public struct Request: Sendable {
   /// The methods of HTTP.
   public enum Method: String, Sendable, CaseIterable {
+    /// `GET`: asks for a resource.
     case get = "GET"
+    /// `HEAD`: asks for what `GET` would answer, without the body.
     case head = "HEAD"
+    /// `DELETE`: removes a resource.
     case delete = "DELETE"
+    /// `POST`: hands something to a resource.
     case post = "POST"
+    /// `PUT`: puts a resource in a place.
     case put = "PUT"
+    /// `PATCH`: changes a part of a resource.
     case patch = "PATCH"
+    /// `OPTIONS`: asks what may be done.
     case options = "OPTIONS"
   }
 

@@ -11,11 +11,13 @@
 /// }
 /// ```
 public struct RequestFailure: Error, Sendable {
+  /// What went wrong.
   public let error: RequestError
   /// What the server said last; nil if it didn't.
   public let head: ResponseHead?
 }
 
 extension RequestFailure: CustomStringConvertible {
+  /// The ``error``'s description.
   public var description: String { error.description }
 }

@@ -7,8 +7,10 @@
   struct ModelExplorer {
     let name: String
     var mostPreemptions = 2
+    /// Whether one schedule stands for all that only differ in the order of what is independent; see `ModelRun.state`.
+    var reduces = setting("MODEL_REDUCES") != nil
     /// Beyond that many schedules it stops, and says so.
-    var mostSchedules = ProcessInfo.processInfo.environment["MODEL_SCHEDULES"].flatMap { Int($0) } ?? 50_000
+    var mostSchedules = setting("MODEL_SCHEDULES") ?? 50_000
     /// Time passes when nobody can go on.
     var timePasses = false
     /// How many timers, and other waits with a limit, may end at any point, beyond those that end because nobody can go on.
@@ -18,9 +20,15 @@
 
     init(_ name: String) { self.name = name }
 
+    /// Of the environment.
+    static func setting(_ name: String) -> Int? { ProcessInfo.processInfo.environment[name].flatMap { Int($0) } }
+
     struct Report: CustomStringConvertible {
       let name: String
       var schedules = 0
+      /// Runs that differ in more than the order of what is independent.
+      var outcomes: Set<UInt64> = []
+      var isReduced = false
       var isComplete = false
       var mostSteps = 0
       var divergences = 0
@@ -29,10 +37,11 @@
       var trace: [String] = []
 
       var description: String {
-        let extent = isComplete ? "all schedules" : "schedules"
+        let extent = isComplete ? isReduced ? "schedules stand for all" : "all schedules" : "schedules"
+        let different = outcomes.isEmpty ? "" : ", \(outcomes.count) different"
         let diverged = divergences > 0 ? ", \(divergences) decisions could not be repeated" : ""
         let result = failure.map { "FAILED: \($0)" } ?? "nothing found"
-        return "model: \(name): \(schedules) \(extent), at most \(mostSteps) steps\(diverged): \(result)"
+        return "model: \(name): \(schedules) \(extent)\(different), at most \(mostSteps) steps\(diverged): \(result)"
       }
     }
 
@@ -46,11 +55,13 @@
         print(report)
         return report
       }
-      let strategy = ExhaustiveStrategy(mostPreemptions: mostPreemptions)
+      let strategy = ExhaustiveStrategy(mostPreemptions: mostPreemptions, reduces: reduces)
+      report.isReduced = reduces
       repeat {
         let run = run(strategy, isTraced: false, scenario)
         report.schedules += 1
         report.mostSteps = max(report.mostSteps, run.stepCount)
+        report.outcomes.insert(run.state)
         if let failure = run.failure {
           report.failure = "\(failure)"
           report.schedule = strategy.schedule
@@ -65,21 +76,34 @@
       return report
     }
 
+    /// How much is seen by random priorities: schedules by seeds that follow each other, as many as asked for, or as there is time for.
+    struct Amount {
+      var schedules = Int.max
+      var seconds = Double.infinity
+      var firstSeed: UInt64 = 1
+    }
+
     /// By random priorities. Ends at the first failure.
-    func randomly(_ schedules: Int, depth: Int = 4, _ scenario: @escaping @Sendable (ModelRun) -> Void) -> Report {
+    func randomly(_ amount: Amount, _ scenario: @escaping @Sendable (ModelRun) -> Void) -> Report {
+      let depth = Self.setting("MODEL_DEPTH") ?? 4
       var report = Report(name: "\(name), random, depth \(depth)")
-      let first = ProcessInfo.processInfo.environment["MODEL_SEED"].flatMap { UInt64($0) }
-      report.mostSteps = run(ExhaustiveStrategy(mostPreemptions: 0), isTraced: false, scenario).stepCount
-      for seed in (first ?? 1)..<(first.map { $0 + 1 } ?? UInt64(schedules) + 1) {
-        let run = run(RandomStrategy(seed: seed, depth: depth, steps: report.mostSteps), isTraced: first != nil, scenario)
+      let only = Self.setting("MODEL_SEED").map { UInt64($0) }
+      // Of each run the same, so that the seed says all.
+      let steps = run(ExhaustiveStrategy(mostPreemptions: 0), isTraced: false, scenario).stepCount
+      report.mostSteps = steps
+      let start = Uptime.now
+      var seed = only ?? amount.firstSeed
+      while report.schedules < (only == nil ? amount.schedules : 1), Double(Uptime.now - start) < amount.seconds * 1e9 {
+        let run = run(RandomStrategy(seed: seed, depth: depth, steps: steps), isTraced: only != nil, scenario)
         report.schedules += 1
         report.mostSteps = max(report.mostSteps, run.stepCount)
         if let failure = run.failure {
-          report.failure = "\(failure); MODEL_SEED=\(seed)"
+          report.failure = "\(failure); MODEL_SEED=\(seed) MODEL_DEPTH=\(depth)"
           report.schedule = run.strategy.schedule
           if let trace = run.trace { for line in trace { print(line) } }
           break
         }
+        seed &+= 1
       }
       print(report)
       return report

@@ -6,7 +6,7 @@ struct ModelPoint: Sendable {
   #if OWNED_OPERATIONS_MODEL
     private let object = ModelObject("unseen")
 
-    func pass(file: StaticString = #fileID, line: UInt = #line) { ModelRun.point("touch", object, file, line) }
+    func pass(file: StaticString = #fileID, line: UInt = #line) { ModelRun.point("touch", object, .write, file, line) }
   #else
     @inline(__always)
     func pass() {}

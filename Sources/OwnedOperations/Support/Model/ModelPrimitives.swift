@@ -36,20 +36,22 @@
     init(_ value: Value) { box = Box(value) }
 
     fileprivate func touch<Result>(
-      _ call: StaticString, _ file: StaticString, _ line: UInt, _ body: (inout Value) -> Result
+      _ call: StaticString, _ use: ModelRun.Use, _ file: StaticString, _ line: UInt, _ body: (inout Value) -> Result
     ) -> Result {
-      ModelRun.point(call, box.object, file, line)
+      ModelRun.point(call, box.object, use, file, line)
       return valueLock.withLock { body(&box.value) }
     }
 
-    func load(ordering: AtomicLoadOrdering, file: StaticString = #fileID, line: UInt = #line) -> Value { touch("load", file, line) { $0 } }
+    func load(ordering: AtomicLoadOrdering, file: StaticString = #fileID, line: UInt = #line) -> Value {
+      touch("load", .read, file, line) { $0 }
+    }
 
     func store(_ new: Value, ordering: AtomicStoreOrdering, file: StaticString = #fileID, line: UInt = #line) {
-      touch("store", file, line) { $0 = new }
+      touch("store", .write, file, line) { $0 = new }
     }
 
     func exchange(_ new: Value, ordering: AtomicUpdateOrdering, file: StaticString = #fileID, line: UInt = #line) -> Value {
-      touch("exchange", file, line) { value in
+      touch("exchange", .write, file, line) { value in
         defer { value = new }
         return value
       }
@@ -58,7 +60,7 @@
     func compareExchange(
       expected: Value, desired: Value, ordering: AtomicUpdateOrdering, file: StaticString = #fileID, line: UInt = #line
     ) -> (exchanged: Bool, original: Value) {
-      touch("compareExchange", file, line) { value in
+      touch("compareExchange", .write, file, line) { value in
         let original = value
         let isEqual = withUnsafeBytes(of: original) { left in withUnsafeBytes(of: expected) { left.elementsEqual($0) } }
         if isEqual { value = desired }
@@ -93,7 +95,7 @@
     private func change(
       _ call: StaticString, _ file: StaticString, _ line: UInt, _ body: (Value) -> Value
     ) -> (oldValue: Value, newValue: Value) {
-      touch(call, file, line) { value in
+      touch(call, .write, file, line) { value in
         let old = value
         value = body(old)
         return (old, value)
@@ -145,7 +147,7 @@
     func logicalOr(_ operand: Bool, ordering: AtomicUpdateOrdering, file: StaticString = #fileID, line: UInt = #line) -> (
       oldValue: Bool, newValue: Bool
     ) {
-      touch("or", file, line) { value in
+      touch("or", .write, file, line) { value in
         let old = value
         value = old || operand
         return (old, value)
@@ -177,9 +179,10 @@
         while !take() { Glibc.usleep(100) }
         return
       }
-      ModelRun.point("lock", box.object, file, line)
+      ModelRun.point("lock", box.object, .attempt, file, line)
       let box = box
       while !take() { run.block(thread, on: box.object, "lock") { !box.isHeld } }
+      ModelRun.note(box.object)
     }
 
     /// Nobody who waits is told apart here.
@@ -212,7 +215,7 @@
 
     @discardableResult
     func signal(file: StaticString = #fileID, line: UInt = #line) -> Int {
-      ModelRun.point("signal", object, file, line)
+      ModelRun.point("signal", object, .write, file, line)
       valueLock.withLock { value += 1 }
       if ModelRun.thread != nil { ModelRun.current?.wakeAll(on: object) }
       real.signal()
@@ -228,9 +231,11 @@
 
     private func wait(isTimed: Bool, timeout: DispatchTime, _ file: StaticString, _ line: UInt) -> DispatchTimeoutResult {
       guard let run = ModelRun.current, let thread = ModelRun.thread else { return waitOutside(timeout) }
-      ModelRun.point("wait", object, file, line)
+      ModelRun.point("wait", object, .attempt, file, line)
       let deadline = isTimed ? timeout.uptimeNanoseconds : nil
-      guard run.block(thread, on: object, "wait", noLongerThan: deadline, until: { self.value > 0 }) else { return .timedOut }
+      let isSignalled = run.block(thread, on: object, "wait", noLongerThan: deadline, until: { self.value > 0 })
+      ModelRun.note(object)
+      guard isSignalled else { return .timedOut }
       value -= 1
       return .success
     }
@@ -324,9 +329,10 @@
   func pthread_mutex_lock(_ mutex: UnsafeMutablePointer<pthread_mutex_t>) -> Int32 {
     guard let run = ModelRun.current, let thread = ModelRun.thread else { return Glibc.pthread_mutex_lock(mutex) }
     let model = run.mutex(at: mutex)
-    ModelRun.point("lock", model.object, #fileID, #line)
+    ModelRun.point("lock", model.object, .attempt, #fileID, #line)
     run.block(thread, on: model.object, "lock") { !model.isHeld }
     model.isHeld = true
+    ModelRun.note(model.object)
     return 0
   }
 
@@ -348,6 +354,7 @@
     let model = run.condition(at: condition)
     let wait = ModelCondition.Wait()
     model.waits.append(wait)
+    ModelRun.note(model.object)
     pthread_mutex_unlock(mutex)
     run.block(thread, on: model.object, "condition") { wait.isOver }
     return pthread_mutex_lock(mutex)
@@ -359,6 +366,7 @@
     guard let run = ModelRun.current, ModelRun.thread != nil else { return Glibc.pthread_cond_signal(condition) }
     let model = run.condition(at: condition)
     if !model.waits.isEmpty { model.waits.removeFirst().isOver = true }
+    ModelRun.note(model.object)
     run.wakeAll(on: model.object)
     return 0
   }
@@ -369,6 +377,7 @@
     guard let run = ModelRun.current, ModelRun.thread != nil else { return Glibc.pthread_cond_broadcast(condition) }
     let model = run.condition(at: condition)
     for wait in model.waits { wait.isOver = true }
+    ModelRun.note(model.object)
     model.waits = []
     run.wakeAll(on: model.object)
     return 0

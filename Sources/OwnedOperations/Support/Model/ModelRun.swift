@@ -41,18 +41,23 @@
     /// The run under way. One at a time in a process.
     nonisolated(unsafe) static var current: ModelRun?  // written while no other thread of a run exists
 
-    private static let mostSteps = 20_000
+    /// Beyond that many it is a livelock.
+    nonisolated(unsafe) static var mostSteps = 20_000  // as `current`
+    /// Tells objects that outlive a run that another has begun.
+    nonisolated(unsafe) static var runCount = 0  // as `current`
 
     let strategy: any ModelStrategy
     private let timePasses: Bool
     /// How many waits with a limit may still end while others can go on.
-    private var earlyTimeouts: Int
+    private(set) var earlyTimeouts: Int
     /// Whether points of threads that the library makes are decisions.
     private let exploresBackground: Bool
-    private var threads: [ModelThread] = []
+    private(set) var threads: [ModelThread] = []
     private(set) var failure: Failure?
     private(set) var stepCount = 0
     private(set) var trace: [String]?
+    /// Hears of each point, for counts. Set before the run.
+    var listener: ((_ thread: Int, _ call: StaticString, _ object: ModelObject, _ use: Use) -> Void)?
     private let isOver = Dispatch.DispatchSemaphore(value: 0)
     /// Whether points are decisions. Not while a scenario is set up, nor when its threads are over.
     private var branches = false
@@ -61,7 +66,7 @@
     private var mutexes: [UnsafeMutableRawPointer: ModelMutex] = [:]
     private var conditions: [UnsafeMutableRawPointer: ModelCondition] = [:]
     /// In nanoseconds.
-    private var clock: UInt64 = 1_000_000_000
+    private(set) var clock: UInt64 = 1_000_000_000
 
     init(_ strategy: any ModelStrategy, timePasses: Bool, earlyTimeouts: Int, exploresBackground: Bool, isTraced: Bool) {
       self.strategy = strategy
@@ -74,7 +79,7 @@
     /// Runs the body, and all threads that come of it, to their end. Once.
     func run(_ body: @escaping @Sendable (ModelRun) -> Void) {
       Self.current = self
-      ModelObject.beginRun()
+      Self.runCount += 1
       add("main", isPartOfScenario: true) { body(self) }
       threads[0].baton.signal()
       var lastStep = -1
@@ -90,6 +95,9 @@
     }
 
     // MARK: For scenarios
+
+    /// In nanoseconds. No wait's time is up because of it as long as anybody can go on.
+    func letPass(_ time: UInt64) { clock += time }
 
     /// Runs the bodies on threads of their own, and returns when they are over. In between, every point is a decision.
     func concurrently(_ bodies: (name: String, body: @Sendable () -> Void)...) { concurrently(bodies) }
@@ -110,7 +118,7 @@
 
     /// The thread of a run that calls; nil outside of runs.
     static var thread: ModelThread? {
-      cdh_thread_slot(7).map { Unmanaged<ModelThread>.fromOpaque($0).takeUnretainedValue() }
+      cdh_thread_slot(8).map { Unmanaged<ModelThread>.fromOpaque($0).takeUnretainedValue() }
     }
 
     /// - Parameter deadline: when it begins; nil if at once.
@@ -122,6 +130,7 @@
       let thread = ModelThread(
         number: threads.count, name: name, isPartOfScenario: isPartOfScenario, isExplored: isExplored, body)
       threads.append(thread)
+      if let maker = Self.thread { thread.past = ModelHash.of(maker.past, UInt64(thread.number)) }
       strategy.didAdd(thread.number)
       if let deadline { thread.wait(until: deadline, since: nextWait()) } else { launch(thread) }
       return thread
@@ -130,9 +139,9 @@
     private func launch(_ thread: ModelThread) {
       ModelThread.start {
         thread.baton.wait()
-        cdh_set_thread_slot(7, Unmanaged.passUnretained(thread).toOpaque())
+        cdh_set_thread_slot(8, Unmanaged.passUnretained(thread).toOpaque())
         thread.runBody()
-        cdh_set_thread_slot(7, nil)
+        cdh_set_thread_slot(8, nil)
         self.finish(thread)
       }
     }
@@ -155,10 +164,12 @@
     static func start(_ body: @escaping @Sendable () -> Void, on queue: DispatchQueue) -> Bool {
       guard let current, thread != nil else { return false }
       let former = current.lastOnQueue[ObjectIdentifier(queue)]
-      current.lastOnQueue[ObjectIdentifier(queue)] = current.add("worker", isPartOfScenario: false, isWorker: true) {
+      let new = current.add("worker", isPartOfScenario: false, isWorker: true) {
         if let former, let me = Self.thread { current.block(me, on: nil, "queue") { former.isFinished } }
         body()
       }
+      if let former { new.past = ModelHash.of(new.past, UInt64(former.number)) }
+      current.lastOnQueue[ObjectIdentifier(queue)] = new
       return true
     }
 
@@ -213,20 +224,27 @@
     // MARK: Points
 
     /// The thread is about to touch the object.
-    static func point(_ call: StaticString, _ object: ModelObject, _ file: StaticString, _ line: UInt) {
+    static func point(_ call: StaticString, _ object: ModelObject, _ use: Use, _ file: StaticString, _ line: UInt) {
       guard let run = current, let thread else { return }
+      run.listener?(thread.number, call, object, use)
       run.point(thread, call, object, file, line)
+      if use != .attempt { run.note(thread, object, isRead: use == .read) }
     }
 
     private func point(_ me: ModelThread, _ call: StaticString, _ object: ModelObject, _ file: StaticString, _ line: UInt) {
       stepCount += 1
       me.place = (file, line)
+      me.next = object.place(for: me)
       trace?.append("\(me.name): \(call) \(object.name) \(file):\(line)")
       if stepCount > Self.mostSteps { fail(.livelock(stepCount)) }
-      guard branches, me.isExplored, strategy.isShared(object, by: me.number) else { return }
+      guard branches, me.isExplored, strategy.isShared(object.id, by: me.number) else { return }
       let options = ready(first: me)
-      let choice = options.count == 1 ? 0 : strategy.choose(among: options.map(\.number), firstGoesOn: true, step: stepCount)
+      let choice = options.count == 1 ? 0 : choose(among: options, firstGoesOn: true)
       if choice != 0 { hand(from: me, to: chosen(options[choice])) }
+    }
+
+    private func choose(among options: [ModelThread], firstGoesOn: Bool) -> Int {
+      strategy.choose(among: options.map(\.number), firstGoesOn: firstGoesOn, step: stepCount) { state }
     }
 
     /// The thread waits for others without being blocked.
@@ -236,8 +254,8 @@
       if run.stepCount > mostSteps { run.fail(.livelock(run.stepCount)) }
       let others = run.ready(first: nil).filter { $0 !== thread && !$0.isTimed }
       guard !others.isEmpty else { return }
-      let choice =
-        others.count == 1 || !run.branches ? 0 : run.strategy.choose(among: others.map(\.number), firstGoesOn: false, step: run.stepCount)
+      thread.past = ModelHash.of(thread.past, 1)
+      let choice = others.count == 1 || !run.branches ? 0 : run.choose(among: others, firstGoesOn: false)
       run.hand(from: thread, to: others[choice])
     }
 
@@ -261,6 +279,8 @@
         guard let next = next(after: me, call) else { fail(.deadlock([])) }
         if next !== me { hand(from: me, to: next) }
       }
+      // What the condition looks at may be anybody's.
+      if object == nil { me.past = ModelHash.of(me.past, allPasts) }
       return true
     }
 
@@ -302,6 +322,7 @@
     private func timeOut(_ thread: ModelThread) {
       clock = max(clock, thread.deadline == .max ? 0 : thread.deadline)
       thread.hasTimedOut = true
+      thread.past = ModelHash.of(thread.past, allPasts)
       thread.state = .ready
       if !thread.isLaunched {
         thread.isLaunched = true
@@ -314,7 +335,7 @@
       let options = ready(first: nil)
       if options.count == 1 { return options[0] }
       if !options.isEmpty {
-        return branches ? chosen(options[strategy.choose(among: options.map(\.number), firstGoesOn: false, step: stepCount)]) : options[0]
+        return branches ? chosen(options[choose(among: options, firstGoesOn: false)]) : options[0]
       }
       if threads.allSatisfy(\.isFinished) { return nil }
       let timed = threads.filter(\.isTimed).min { ($0.deadline, $0.wait) < ($1.deadline, $1.wait) }
@@ -342,131 +363,37 @@
     }
   }
 
-  /// A thread of a run.
-  final class ModelThread: @unchecked Sendable, CustomStringConvertible {  // the baton holder's
-    enum State {
-      case ready, finished
-      case blocked(ModelObject?)
-      case waiting(ModelObject?)
-    }
-
-    let number: Int
-    let name: String
-    let isPartOfScenario: Bool
-    /// Whether its points are decisions.
-    let isExplored: Bool
-    fileprivate let baton = Dispatch.DispatchSemaphore(value: 0)
-    fileprivate(set) var state = State.ready
-    fileprivate(set) var hasTimedOut = false
-    fileprivate var mayGoOn: () -> Bool = { true }
-    /// When its wait began.
-    fileprivate(set) var wait = 0
-    /// The limit of its wait.
-    fileprivate(set) var deadline = UInt64.max
-    fileprivate(set) var isSleeping = false
-    /// Not one that has yet to begin.
-    fileprivate(set) var isLaunched = true
-    fileprivate(set) var place: (StaticString, UInt) = ("", 0)
-    /// How many objects it has made.
-    var objectCount = 0
-
-    private var body: (@Sendable () -> Void)?
-
-    fileprivate init(
-      number: Int, name: String, isPartOfScenario: Bool, isExplored: Bool, _ body: @escaping @Sendable () -> Void
-    ) {
-      (self.number, self.name, self.isPartOfScenario, self.isExplored) = (number, name, isPartOfScenario, isExplored)
-      self.body = body
-    }
-
-    fileprivate func wait(until deadline: UInt64, since wait: Int) {
-      (self.deadline, self.wait) = (deadline, wait)
-      isLaunched = false
-      mayGoOn = { false }
-      state = .waiting(nil)
-    }
-
-    fileprivate func cancel() {
-      state = .finished
-      body = nil
-    }
-
-    /// What the body captured goes here, too: its deinits are part of the run.
-    fileprivate func runBody() {
-      body?()
-      body = nil
-    }
-
-    var isFinished: Bool { if case .finished = state { true } else { false } }
-    var isReady: Bool { if case .ready = state { true } else { false } }
-    var isTimed: Bool { if case .waiting = state { true } else { false } }
-
-    func isBlocked(on object: ModelObject?) -> Bool {
-      switch state {
-      case .blocked(let other), .waiting(let other): other === object
-      default: false
-      }
-    }
-
-    var description: String { "\(name) after \(place.0):\(place.1)" }
-
-    /// Runs the body on a thread of the system's. Threads are used again: to make one costs as much as a run.
-    static func start(_ body: @escaping @Sendable () -> Void) {
-      let idle = idleThreads.withLock { $0.popLast() }
-      let thread = idle ?? SystemThread()
-      thread.body = body
-      if idle == nil { thread.make() } else { thread.isCalled.signal() }
-    }
-
-    private static let idleThreads = Mutex<[SystemThread]>([])
-
-    /// One that runs a body, and then waits for the next.
-    private final class SystemThread: @unchecked Sendable {  // `body` is handed over by the semaphore
-      let isCalled = Dispatch.DispatchSemaphore(value: 0)
-      var body: (@Sendable () -> Void)?
-
-      func make() {
-        var thread = pthread_t()
-        let error = Glibc.pthread_create(
-          &thread, nil,
-          { context in
-            if let context { Unmanaged<SystemThread>.fromOpaque(context).takeRetainedValue().run() }
-            return nil
-          }, Unmanaged.passRetained(self).toOpaque())
-        precondition(error == 0, "no thread to be had for the model")
-        _ = Glibc.pthread_detach(thread)
-      }
-
-      private func run() {
-        while let body {
-          self.body = nil
-          body()
-          ModelThread.idleThreads.withLock { $0.append(self) }
-          isCalled.wait()
-        }
-      }
-    }
-  }
-
   /// What threads of a run may meet at: an atomic, a lock, a semaphore.
-  final class ModelObject: @unchecked Sendable {  // constant
+  final class ModelObject: @unchecked Sendable {  // constants, and what is the baton holder's
     /// The same in each run of a scenario: who made it, and as which of that thread's.
     let id: Int
     private let kind: StaticString
     private nonisolated(unsafe) static var madeOutside = 0  // for names only
 
+    private nonisolated(unsafe) var lastRun = 0
+    private nonisolated(unsafe) var place = 0
+    nonisolated(unsafe) var lastWrite: UInt64 = 0
+    nonisolated(unsafe) var reads: UInt64 = 0
+
     init(_ kind: StaticString) {
       self.kind = kind
       if let thread = ModelRun.thread {
-        thread.objectCount += 1
-        id = thread.number << 32 | thread.objectCount
+        thread.madeCount += 1
+        id = thread.number << 32 | thread.madeCount
       } else {
         Self.madeOutside += 1
         id = -Self.madeOutside
       }
     }
 
-    static func beginRun() {}
+    /// Who touched it first in this run, and as which of that thread's: for `ModelRun.state`, where who made it is of no use. That may have
+    /// been in an earlier run, and which of several it is may depend on an address.
+    func place(for thread: ModelThread) -> Int {
+      guard lastRun != ModelRun.runCount else { return place }
+      thread.touchedCount += 1
+      (lastRun, place, lastWrite, reads) = (ModelRun.runCount, thread.number << 32 | thread.touchedCount, 0, 0)
+      return place
+    }
 
     var name: String { "\(kind)#\(id < 0 ? "\(id)" : "\(id >> 32).\(id & 0xFFFF_FFFF)")" }
   }

@@ -3,15 +3,20 @@
   protocol ModelStrategy: AnyObject {
     func didAdd(_ thread: Int)
     /// Whether a point at the object is worth a decision. A point at what one thread alone ever touches is none.
-    func isShared(_ object: ModelObject, by thread: Int) -> Bool
-    /// - Parameter firstGoesOn: the first of the threads runs now, and could go on.
+    func isShared(_ object: Int, by thread: Int) -> Bool
+    /// - Parameters:
+    ///   - firstGoesOn: the first of the threads runs now, and could go on.
+    ///   - state: two runs that have come to the same state go on in the same ways; see `ModelRun.state`.
     /// - Returns: an index.
-    func choose(among threads: [Int], firstGoesOn: Bool, step: Int) -> Int
+    func choose(among threads: [Int], firstGoesOn: Bool, step: Int, state: () -> UInt64) -> Int
     /// The decisions of the run that ended.
     var schedule: [Int] { get }
   }
 
   /// All schedules with at most so many preemptions, depth first.
+  ///
+  /// If it reduces, it goes on from no state a second time, unless with more preemptions left: schedules that differ only in the order of
+  /// what is independent come to the same state, and one of them stands for all.
   final class ExhaustiveStrategy: ModelStrategy {
     private struct Decision {
       let options: Int
@@ -19,6 +24,11 @@
     }
 
     private let mostPreemptions: Int
+    private let reduces: Bool
+    /// With how few preemptions each state has been reached.
+    private var known: [UInt64: Int] = [:]
+    /// Nothing new can come of the rest of this run.
+    private var isKnown = false
     private var decisions: [Decision] = []
     private var depth = 0
     private var preemptions = 0
@@ -28,22 +38,28 @@
     private var shared: Set<Int> = []
     private var hasFoundShared = false
 
-    init(mostPreemptions: Int) { self.mostPreemptions = mostPreemptions }
+    init(mostPreemptions: Int, reduces: Bool = false) {
+      self.mostPreemptions = mostPreemptions
+      self.reduces = reduces
+    }
 
     func didAdd(_ thread: Int) {}
 
-    func isShared(_ object: ModelObject, by thread: Int) -> Bool {
-      if shared.contains(object.id) { return true }
-      if firstToucher[object.id, default: thread] != thread {
-        shared.insert(object.id)
+    func isShared(_ object: Int, by thread: Int) -> Bool {
+      if shared.contains(object) { return true }
+      if firstToucher[object, default: thread] != thread {
+        shared.insert(object)
         hasFoundShared = true
       }
-      firstToucher[object.id] = thread
+      firstToucher[object] = thread
       return false
     }
 
-    func choose(among threads: [Int], firstGoesOn: Bool, step: Int) -> Int {
+    func choose(among threads: [Int], firstGoesOn: Bool, step: Int, state: () -> UInt64) -> Int {
       if firstGoesOn, preemptions >= mostPreemptions { return 0 }
+      if depth == decisions.count, reduces, !isKnown { isKnown = !isNew(firstGoesOn ? ModelHash.of(state(), threads[0]) : state()) }
+      // In turn, lest some wait for the others for ever.
+      if isKnown { return firstGoesOn ? 0 : step % threads.count }
       if depth == decisions.count { decisions.append(Decision(options: threads.count, chosen: 0)) }
       if decisions[depth].options != threads.count { divergences += 1 }
       let chosen = min(decisions[depth].chosen, threads.count - 1)
@@ -52,12 +68,19 @@
       return chosen
     }
 
+    private func isNew(_ state: UInt64) -> Bool {
+      if let fewest = known[state], fewest <= preemptions { return false }
+      known[state] = preemptions
+      return true
+    }
+
     var schedule: [Int] { decisions.map(\.chosen) }
 
     /// Once more.
     func rewind() {
       depth = 0
       preemptions = 0
+      isKnown = false
       firstToucher = [:]
     }
 
@@ -68,6 +91,7 @@
         // Some points turn out to have been decisions: all over again.
         hasFoundShared = false
         decisions = []
+        known = [:]
         return true
       }
       while let last = decisions.last, last.chosen + 1 >= last.options { decisions.removeLast() }
@@ -109,9 +133,9 @@
       while priorities.count <= thread { priorities.append(1000 + Int(Self.random(&state) % 1_000_000)) }
     }
 
-    func isShared(_ object: ModelObject, by thread: Int) -> Bool { true }
+    func isShared(_ object: Int, by thread: Int) -> Bool { true }
 
-    func choose(among threads: [Int], firstGoesOn: Bool, step: Int) -> Int {
+    func choose(among threads: [Int], firstGoesOn: Bool, step: Int, state: () -> UInt64) -> Int {
       if !firstGoesOn || changes.contains(step) {
         lowest -= 1
         if changes.contains(step) { priorities[threads[0]] = lowest }

@@ -64,28 +64,30 @@ enum Mutation: String, CaseIterable {
   /// Two attachments are made for one object.
   case attachmentIsMadeTwice
 
-  // Queues: QueueModelTests
+  // Queues: QueueModelTests QueueSettingModelTests
   /// A job that has been claimed runs without a look at the lifetime.
   case jobSkipsTheLifetime
-  /// A thread parks without looking whether it has been called.
-  case parksWithoutExchange
+  /// A thread that has seen that no worker is due parks without another look under the lock.
+  case parksWithoutLooking
+  /// A thread that takes a worker leaves those that are due, too, to whoever comes by.
+  case callsNobodyForTheRest
   /// A worker leaves after the hold of the lock in which it found nothing.
   case leavesInASecondHold
   /// Somebody waits for work that may be over already.
   case waiterMissesTheFinish
-  /// A record can be begun, and taken back, at once.
+  /// A work item can be begun, and taken back, at once.
   case beginsWithoutExchange
   /// A parked thread gives up without looking whether it has been called.
-  case givesUpWithoutExchange
-  /// The monitor takes a worker without a record for one that is in a body.
-  case monitorLooksAtRecordsOnly
+  case givesUpThoughCalled
+  /// The monitor takes a worker without a work item for one that is in a body.
+  case monitorLooksAtItemsOnly
   /// A barrier begins while what was before it executes.
   case barrierOvertakes
-  /// An operation becomes ready again while its record is used up, and gets no other.
-  case recordIsUsedUpWithTheNews
-  /// A record of a former priority leads to no start, though there is none of the new one.
-  case priorityLosesTheRecord
-  /// An operation becomes ready again while it is held back, and gets no record.
+  /// An operation becomes ready again while its item is used up, and gets no other.
+  case itemIsUsedUpWithTheNews
+  /// A work item of a former priority leads to no start, though there is none of the new one.
+  case priorityLosesTheItem
+  /// An operation becomes ready again while it is held back, and gets no item.
   case heldBackMissesTheNews
   /// The timer of watched operations is set once.
   case readinessIsAskedOnce
@@ -118,9 +120,12 @@ enum Mutation: String, CaseIterable {
   case taskYieldsTwice
   /// The scheduler hears of a wait of a task after the lock, and perhaps after its end.
   case taskYieldsAfterItsWait
-
   /// The task of an operation that has been cancelled waits for a permit.
   case cancelledTaskNeedsAPermit
+
+  // Turns: QueueTurnModelTests
+  /// A turn that comes at once is not counted among those who have permits.
+  case turnTakesNoPermit
 
   // Graphs: GraphModelTests
   /// A node that is in hand runs without a look at its lifetimes.
@@ -131,6 +136,20 @@ enum Mutation: String, CaseIterable {
   case predecessorIsMiscounted
   /// Somebody waits without looking, under the lock, whether the run has finished.
   case graphWaiterLooksTooEarly
+
+  // Observers of notifications: ObserverModelTests
+  /// A handler begins without a look at its owner's lifetime.
+  case handlerSkipsTheLifetime
+  /// An observation that an ended owner doesn't let join stays.
+  case observationMissesTheEnd
+  /// Where all names are observed, too, two registrations call those of a name.
+  case postIsHeardTwice
+
+  // Transfers that several askers share: CoalescingModelTests
+  /// Somebody joins a transfer that is over.
+  case joinsWhatIsOver
+  /// A transfer whose last asker left while its task was made has it begin.
+  case taskMissesTheLastLeave
 
   // Protected state: ProtectedModelTests
   /// A reader counts itself in, and doesn't look for writers.

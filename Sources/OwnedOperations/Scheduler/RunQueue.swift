@@ -1,15 +1,15 @@
 /// Whose turn it is, at one priority. Guarded by the queue's lock.
 ///
-/// First come, first served: an entry is a run of tickets, one for each record that the lane received in a row, so the entries in
+/// First come, first served: an entry is a run of tickets, one for each item that the flow received in a row, so the entries in
 /// order give the order of arrival over all owners, and a million jobs of one owner are one entry.
-/// Round robin: each lane with work is in the ring once, and goes to the back after its turn.
+/// Round robin: each flow with work is in the run queue once, and goes to the back after its turn.
 ///
-/// First come, first served, an entry that was taken out comes back at its place by age, among `returned`. What came to the ring's end is
-/// in the order of its age, and all of it younger than what has been at the front.
+/// First come, first served, an entry that was taken out comes back at its place by age, among `returned`. What came to the run queue's end
+/// is in the order of its age, and all of it younger than what has been at the front.
 ///
 /// Memory of its own instead of an array, because a ticket more is all that most additions cost: no count of references, no check for
 /// uniqueness.
-struct ReadyRing: ~Copyable {
+struct RunQueue: ~Copyable {
   typealias Entry = TicketRun
 
   private typealias Storage = UnsafeMutablePointer<Entry>
@@ -19,13 +19,13 @@ struct ReadyRing: ~Copyable {
   private var capacity = 0
   private var head = 0
   private(set) var count = 0
-  /// The lane of the last entry, if that was added last, with an age of its own.
-  private var lastLane: UnsafeMutableRawPointer?
+  /// The flow of the last entry, if that was added last, with an age of its own.
+  private var lastFlow: UnsafeMutableRawPointer?
   private var returned = ReturnedTurns()
   private(set) var lastAge: UInt64 = 0
 
   private static let smallest = 8
-  /// An empty ring keeps so much memory.
+  /// An empty run queue keeps so much memory.
   private static let mostKept = 1024
 
   init() {}
@@ -39,26 +39,23 @@ struct ReadyRing: ~Copyable {
   var isEmpty: Bool { count == 0 && returned.isEmpty }
 
   /// An age greater than all before.
-  @inline(__always)
   mutating func makeAge() -> UInt64 {
     lastAge += 1
     return lastAge
   }
 
   /// Whether the first entry is one of `returned`.
-  @inline(__always)
   private var isReturnedFirst: Bool {
     if returned.isEmpty { return false }
     guard count > 0, let storage else { return true }
     return returned.first.age <= storage[head].age
   }
 
-  /// The lane, the tickets and the age of the first entry, which keeps the lane.
-  @inline(__always)
-  var unretainedFirst: (lane: Borrowed<Lane>, tickets: Int, age: UInt64)? {
+  /// The flow, the tickets and the age of the first entry, which keeps the flow.
+  var unretainedFirst: (flow: Borrowed<Flow>, tickets: Int, age: UInt64)? {
     if isReturnedFirst { return returned.unretainedFirst }
     guard count > 0, let storage else { return nil }
-    return (Borrowed(storage[head].lane), storage[head].tickets, storage[head].age)
+    return (Borrowed(storage[head].flow), storage[head].tickets, storage[head].age)
   }
 
   var first: Entry? {
@@ -67,7 +64,6 @@ struct ReadyRing: ~Copyable {
     return storage[head]
   }
 
-  @inline(__always)
   private func index(_ offset: Int) -> Int { (head + offset) & (capacity - 1) }
 
   /// Adds an entry that has its age.
@@ -75,17 +71,17 @@ struct ReadyRing: ~Copyable {
     let storage = storageWithRoom()
     (storage + index(count)).initialize(to: entry)
     count += 1
-    lastLane = nil
+    lastFlow = nil
   }
 
-  /// Adds a ticket to the last entry if it is the lane's, else a new entry.
-  @inline(__always)
-  mutating func appendTicket(for lane: Lane) {
-    if count > 0, lastLane == Borrowed(lane).address, let storage {
+  /// Adds a ticket to the last entry if it is the flow's, else a new entry.
+  @inline(__always)  // for each job
+  mutating func appendTicket(for flow: Flow) {
+    if count > 0, lastFlow == Borrowed(flow).address, let storage {
       storage[index(count - 1)].tickets += 1
     } else {
-      append(Entry(lane: lane, tickets: 1, age: makeAge()))
-      lastLane = Borrowed(lane).address
+      append(Entry(flow: flow, tickets: 1, age: makeAge()))
+      lastFlow = Borrowed(flow).address
     }
   }
 
@@ -97,11 +93,11 @@ struct ReadyRing: ~Copyable {
     let storage = storageWithRoom()
     head = index(-1)
     (storage + head).initialize(to: entry)
-    if count == 0 { lastLane = nil }
+    if count == 0 { lastFlow = nil }
     count += 1
   }
 
-  /// The ring must not be empty.
+  /// The run queue must not be empty.
   mutating func removeFirst() {
     if isReturnedFirst { return returned.removeFirst() }
     guard count > 0, let storage else { return }
@@ -121,7 +117,7 @@ struct ReadyRing: ~Copyable {
 
   /// Takes every entry out, in order.
   mutating func takeAll() -> [Entry] {
-    var entries = inRing
+    var entries = queued
     if !returned.isEmpty { entries = (returned.takeAll() + entries).sorted { $0.age < $1.age } }
     if let storage {
       for offset in 0..<count { (storage + index(offset)).deinitialize(count: 1) }
@@ -130,29 +126,29 @@ struct ReadyRing: ~Copyable {
     return entries
   }
 
-  /// The ring is empty.
+  /// The run queue is empty.
   private mutating func deallocate() {
     storage?.deallocate()
     (storage, capacity, head, count) = (nil, 0, 0, 0)
   }
 
-  private var inRing: [Entry] { storage.map { storage in (0..<count).map { storage[index($0)] } } ?? [] }
+  private var queued: [Entry] { storage.map { storage in (0..<count).map { storage[index($0)] } } ?? [] }
 
   /// In order. Linear.
   mutating func entries() -> [Entry] {
     if !returned.isEmpty { for entry in takeAll() { append(entry) } }
-    return inRing
+    return queued
   }
 
-  /// Has another of `entries()` change places with the first. The ring must not be empty.
-  /// - Returns: the lane that is first now.
-  mutating func swapFirst(with offset: Int) -> Lane {
+  /// Has another of `entries()` change places with the first. The run queue must not be empty.
+  /// - Returns: the flow that is first now.
+  mutating func swapFirst(with offset: Int) -> Flow {
     let storage = storageWithRoom()
     let first = storage[head]
     storage[head] = storage[index(offset)]
     storage[index(offset)] = first
-    lastLane = nil
-    return storage[head].lane
+    lastFlow = nil
+    return storage[head].flow
   }
 
   private mutating func storageWithRoom() -> Storage {

@@ -1,8 +1,8 @@
 /// What a queue knows of one owner: its pending work by priority, and how much of it is unfinished and executing.
 ///
-/// Guarded by the queue's lock, but for the constants. A slot is a member of its owner's lifetime and so hears of the end; the slot of
-/// work without an owner has no lifetime.
-final class OwnerSlot: LifetimeMember {
+/// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime and so hears of the end; the
+/// owner queue of work without an owner has no lifetime.
+final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
   let lifetime: OwnerLifetime?
   /// The same, for those who must not count references: the count is in a cache line that other threads want.
   let unretainedLifetime: Borrowed<OwnerLifetime>?
@@ -12,36 +12,36 @@ final class OwnerSlot: LifetimeMember {
   let unretainedHome: Borrowed<AnyObject>
 
   /// Retained.
-  private typealias Lanes = (Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?, Borrowed<Lane>?)
+  private typealias Flows = (Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?)
 
-  static let memberKind: MemberKind = MemberKindOf<OwnerSlot>()
-  nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
+  static let memberKind: MemberKind = MemberKindOf<OwnerQueue>()
+  var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
 
   // Guarded by the queue's lock.
-  nonisolated(unsafe) private var lanes: Lanes = (nil, nil, nil, nil, nil)
+  private var flows: Flows = (nil, nil, nil, nil, nil)
   /// Of its lines that have work. Most owners never have one.
-  nonisolated(unsafe) private var lines: LineLanes?
+  private var lines: LineFlows?
   /// Pending, taken by a worker, or executing.
-  nonisolated(unsafe) private(set) var unfinished = 0
+  private(set) var unfinished = 0
   /// Counts `unfinished` of all phases while somebody waits for the owner.
-  nonisolated(unsafe) var awaited: OwnerWait?
+  var awaited: OwnerWait?
   /// Taken by a worker or executing, asynchronous operations included.
-  nonisolated(unsafe) var executing = 0
+  var executing = 0
   /// The part of `executing` that has yielded its permit: it waits for work of the queue.
-  nonisolated(unsafe) var yielded = 0
+  var yielded = 0
   /// The part of `yielded` whose wait is over: it goes on before anything else of the owner begins.
-  nonisolated(unsafe) var returning = 0
+  var returning = 0
   /// The part of `returning` that waits for a line, and so holds up nothing else.
-  nonisolated(unsafe) var returningBehindLine = 0
-  nonisolated(unsafe) var isSuspended = false
+  var returningBehindLine = 0
+  var isSuspended = false
   /// Only its own bodies hold the owner; see `OwnerHold`.
-  nonisolated(unsafe) var isHeldBack = false
-  nonisolated(unsafe) var hasEnded = false
+  var isHeldBack = false
+  var hasEnded = false
   /// The last batch that was taken before the owner's work was cancelled last: what a worker puts back of that one is cancelled, too.
-  nonisolated(unsafe) var cancelledUpTo: UInt64 = 0
+  var cancelledUpTo: UInt64 = 0
 
   /// Taken out of its phase, which may be gone: a call that was on its way finds nothing left to do.
-  nonisolated(unsafe) var isRemoved = false
+  var isRemoved = false
 
   init(lifetime: OwnerLifetime?, home: AnyObject, listener: (any OwnerEndListener)?, isSuspended: Bool) {
     self.lifetime = lifetime
@@ -52,90 +52,89 @@ final class OwnerSlot: LifetimeMember {
   }
 
   deinit {
-    for level in 0..<PriorityLevel.count { if let lane = unretainedLanes(level) { Retained(adopting: lane).release() } }
+    for level in 0..<PriorityLevel.count { if let flow = unretainedFlows(level) { Retained(adopting: flow).release() } }
   }
 
   /// Whether the owner may still have work started. Asked after the work is claimed: this load decides.
   var mayStart: Bool { unretainedLifetime?.with { $0.isAlive } ?? true || Mutation.jobSkipsTheLifetime.isOn }
 
   /// Whether the owner's turn has to wait.
-  @inline(__always)
+  @inline(__always)  // for each job
   func isHeld(_ ownerLimit: Int) -> Bool {
     isSuspended || isHeldBack || ownerLimit != .max && (executing - yielded >= ownerLimit || returning > returningBehindLine)
   }
 
-  @inline(__always)
+  @inline(__always)  // for each job
   func changeUnfinished(by count: Int) {
     unfinished += count
     guard let awaited else { return }
     if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
   }
 
-  /// Nothing refers to the slot or its lanes.
+  /// Nothing refers to the owner queue or its flows.
   var isIdle: Bool {
-    unfinished == 0 && executing == 0 && (0..<PriorityLevel.count).allSatisfy { lane(at: $0)?.work.count ?? 0 == 0 }
+    unfinished == 0 && executing == 0 && (0..<PriorityLevel.count).allSatisfy { flow(at: $0)?.work.count ?? 0 == 0 }
   }
 
-  func lane(at level: Int) -> Lane? { unretainedLanes(level)?.object }
+  func flow(at level: Int) -> Flow? { unretainedFlows(level)?.object }
 
-  func makeLane(at level: Int) -> Lane { unretainedLane(at: level).object }
+  func makeFlow(at level: Int) -> Flow { unretainedFlow(at: level).object }
 
   /// The same, for those who must not count references.
-  @inline(__always)
-  func unretainedLane(at level: Int) -> Borrowed<Lane> { unretainedLanes(level) ?? addLane(at: level) }
+  @inline(__always)  // for each job
+  func unretainedFlow(at level: Int) -> Borrowed<Flow> { unretainedFlows(level) ?? addFlow(at: level) }
 
-  @inline(__always)
-  private func unretainedLanes(_ level: Int) -> Borrowed<Lane>? {
+  private func unretainedFlows(_ level: Int) -> Borrowed<Flow>? {
     switch level {
-    case 0: lanes.0
-    case 1: lanes.1
-    case 2: lanes.2
-    case 3: lanes.3
-    default: lanes.4
+    case 0: flows.0
+    case 1: flows.1
+    case 2: flows.2
+    case 3: flows.3
+    default: flows.4
     }
   }
 
-  private func addLane(at level: Int) -> Borrowed<Lane> {
-    let lane = Retained(Lane(slot: self)).borrowed
+  private func addFlow(at level: Int) -> Borrowed<Flow> {
+    let flow = Retained(Flow(ownerQueue: self)).borrowed
     switch level {
-    case 0: lanes.0 = lane
-    case 1: lanes.1 = lane
-    case 2: lanes.2 = lane
-    case 3: lanes.3 = lane
-    default: lanes.4 = lane
+    case 0: flows.0 = flow
+    case 1: flows.1 = flow
+    case 2: flows.2 = flow
+    case 3: flows.3 = flow
+    default: flows.4 = flow
     }
-    return lane
+    return flow
   }
 
   /// All that have work at this level, and maybe others.
-  func forEachLane(at level: Int, _ body: (Lane) -> Void) {
-    if let lane = lane(at: level) { body(lane) }
+  func forEachFlow(at level: Int, _ body: (Flow) -> Void) {
+    if let flow = flow(at: level) { body(flow) }
     if level == LineKey.level { lines?.byKey.visit(body) }
   }
 
   /// Whether it has, or has had, lines.
   var hasLines: Bool { lines != nil }
 
-  func lane(of line: LineKey) -> Lane? { lines?.byKey[line] }
+  func flow(of line: LineKey) -> Flow? { lines?.byKey[line] }
 
-  func makeLane(of line: LineKey) -> Lane {
-    if let lane = lane(of: line) { return lane }
-    let lines = lines ?? LineLanes()
+  func makeFlow(of line: LineKey) -> Flow {
+    if let flow = flow(of: line) { return flow }
+    let lines = lines ?? LineFlows()
     self.lines = lines
-    let lane = Lane(slot: self, line: LineTurns(of: line, self))
-    lines.byKey[line] = lane
-    return lane
+    let flow = Flow(ownerQueue: self, line: LineTurns(of: line, self))
+    lines.byKey[line] = flow
+    return flow
   }
 
-  /// A line's lane goes when its work is over. One that is in a ready ring still has no tickets but void ones.
-  func removeIfIdle(_ lane: Lane) {
-    guard let line = lane.line, lane.work.count == 0, line.executing == 0 else { return }
+  /// A line's flow goes when its work is over. One that is in a run queue still has no tickets but void ones.
+  func removeIfIdle(_ flow: Flow) {
+    guard let line = flow.line, flow.work.count == 0, line.executing == 0 else { return }
     lines?.byKey[line.key] = nil
   }
 
-  /// The slot is about to go.
+  /// The owner queue is about to go.
   func leaveBorrowedChunks() {
-    for level in 0..<PriorityLevel.count { forEachLane(at: level) { $0.work.leaveBorrowedChunks() } }
+    for level in 0..<PriorityLevel.count { forEachFlow(at: level) { $0.work.leaveBorrowedChunks() } }
   }
 
   func lifetimeDidEnd() {
@@ -143,49 +142,49 @@ final class OwnerSlot: LifetimeMember {
   }
 }
 
-/// Whoever is to do what an owner's end asks for: a queue, as far as slots know.
+/// Whoever is to do what an owner's end asks for: a queue, as far as owner queues know.
 protocol OwnerEndListener: AnyObject, Sendable {
-  func ownerDidEnd(_ slot: OwnerSlot)
+  func ownerDidEnd(_ ownerQueue: OwnerQueue)
 }
 
-/// Slots that have been taken out of their phases and have yet to leave their lifetimes. Guarded by the queue's lock.
+/// Owner queues that have been taken out of their phases and have yet to leave their lifetimes. Guarded by the queue's lock.
 ///
 /// To leave may mean to let go of the last reference to a lifetime, or to other pending work of the owner, whose hooks and deinits are the
 /// user's code. So it is done after unlocking, in the background.
-final class SlotDepartures {
+final class OwnerQueueDepartures {
   /// The lock makes its accesses exclusive.
-  @exclusivity(unchecked) var slots: [OwnerSlot] = []
+  @exclusivity(unchecked) var ownerQueues: [OwnerQueue] = []
 
-  static func complete(_ slots: consuming [OwnerSlot]) {
-    guard !slots.isEmpty else { return }
-    for slot in copy slots { slot.lifetime?.leave(slot) }
-    DeferredReleases.add(contentsOf: slots)
+  static func complete(_ ownerQueues: consuming [OwnerQueue]) {
+    guard !ownerQueues.isEmpty else { return }
+    for ownerQueue in copy ownerQueues { ownerQueue.lifetime?.leave(ownerQueue) }
+    DeferredReleases.add(contentsOf: ownerQueues)
   }
 }
 
-/// A box, because most slots have none.
-private final class LineLanes {
-  @exclusivity(unchecked) var byKey = PointerMap<Lane>()
+/// A box, because most owner queues have none.
+private final class LineFlows {
+  @exclusivity(unchecked) var byKey = PointerMap<Flow>()
 }
 
 /// The pending work of one owner at one priority, or in one line, in order. Guarded by the queue's lock.
-final class Lane {
-  /// The slot keeps its lanes. A lane that outlives it, in a ready ring, has no work left and doesn't look.
-  let unretainedSlot: Borrowed<OwnerSlot>
-  var slot: OwnerSlot { unretainedSlot.object }
+final class Flow {
+  /// The owner queue keeps its flows. A flow that outlives it, in a run queue, has no work left and doesn't look.
+  let unretainedOwnerQueue: Borrowed<OwnerQueue>
+  var ownerQueue: OwnerQueue { unretainedOwnerQueue.object }
   /// The lock makes its accesses exclusive.
   @exclusivity(unchecked) var work = WorkList()
-  /// Tickets in the ready ring whose work has been cancelled. They come up before those of younger work.
+  /// Tickets in the run queue whose work has been cancelled. They come up before those of younger work.
   var voidTickets = 0
   /// Tickets that came up while the owner was suspended or at its limit.
   @exclusivity(unchecked) var held = HeldTickets()
-  /// Round robin: whether the lane waits for its turn.
-  var isInRing = false
+  /// Round robin: whether the flow waits for its turn.
+  var isInRunQueue = false
   /// If it is a line's.
   let line: LineTurns?
 
-  init(slot: OwnerSlot, line: LineTurns? = nil) {
-    unretainedSlot = Borrowed(slot)
+  init(ownerQueue: OwnerQueue, line: LineTurns? = nil) {
+    unretainedOwnerQueue = Borrowed(ownerQueue)
     self.line = line
   }
 }
@@ -201,19 +200,19 @@ final class LineKey: Sendable {
 /// How much of a line is in the hands of workers. Guarded by the queue's lock.
 final class LineTurns {
   let key: LineKey
-  private let unretainedSlot: Borrowed<OwnerSlot>  // which keeps the lane, and that this
+  private let unretainedOwnerQueue: Borrowed<OwnerQueue>  // which keeps the flow, and that this
   /// Taken by a worker and not over.
   var executing = 0 { didSet { countReturning() } }
   /// The part of `executing` that has yielded: it waits for work of the queue.
   var yielded = 0 { didSet { countReturning() } }
   /// The part of `yielded` whose wait is over.
   var returning = 0 { didSet { countReturning() } }
-  /// As the slot has it.
+  /// As the owner queue has it.
   private var returningBehindLine = 0
 
-  init(of key: LineKey, _ slot: OwnerSlot) {
+  init(of key: LineKey, _ ownerQueue: OwnerQueue) {
     self.key = key
-    unretainedSlot = Borrowed(slot)
+    unretainedOwnerQueue = Borrowed(ownerQueue)
   }
 
   var isRunning: Bool { executing > yielded }
@@ -222,7 +221,7 @@ final class LineTurns {
   private func countReturning() {
     let count = isRunning ? returning : 0
     guard count != returningBehindLine else { return }
-    unretainedSlot.with { $0.returningBehindLine += count - returningBehindLine }
+    unretainedOwnerQueue.with { $0.returningBehindLine += count - returningBehindLine }
     returningBehindLine = count
   }
 
@@ -230,7 +229,7 @@ final class LineTurns {
   var isHeld: Bool { (isRunning || returning > 0) && !Mutation.lineRunsSideBySide.isOn }
 }
 
-extension Lane {
-  @inline(__always)
+extension Flow {
+  @inline(__always)  // for each turn
   var isLineHeld: Bool { line?.isHeld ?? false }
 }

@@ -1,7 +1,7 @@
 import Foundation
 
 /// One piece of work that a queue can start.
-enum Work {
+enum WorkItem {
   /// A job with its owner: called with the object that the lifetime is bound to.
   case ownerBlock(ErasedOwnerBody.Body)
   /// A job with a lifetime only, or with neither.
@@ -20,7 +20,7 @@ enum Work {
   }
 }
 
-/// See `Work.sharedOwnerBlock`.
+/// See `WorkItem.sharedOwnerBlock`.
 final class SharedOwnerBody: Sendable {
   let hold: OwnerHold
   let body: ErasedOwnerBody.Body
@@ -31,15 +31,15 @@ final class SharedOwnerBody: Sendable {
   }
 }
 
-/// Pending work in the order of its arrival: a chain of chunks, each a run of records in one piece of memory.
+/// Pending work in the order of its arrival: a chain of chunks, each a run of items in one piece of memory.
 ///
-/// 24 bytes a record. Chunks start small, because most owners have little pending, and double up to 128 records; those of full size
+/// 24 bytes a work item. Chunks start small, because most owners have little pending, and double up to 128 items; those of full size
 /// come from a pool and go back to it, so that a busy queue touches the same memory again and again.
 ///
-/// A worker may borrow a run of records where it lies, without copying it under the lock. The records are the worker's then, and no longer
+/// A worker may borrow a run of items where it lies, without copying it under the lock. The items are the worker's then, and no longer
 /// the list's; the chunk stays where it is until the worker gives it back, also if the list has moved on (`isLinked` is false then).
 ///
-/// Guarded by the queue's lock, but for the records that a worker has borrowed.
+/// Guarded by the queue's lock, but for the items that a worker has borrowed.
 struct WorkList: ~Copyable {
   typealias ChunkPointer = UnsafeMutablePointer<Chunk>
 
@@ -48,7 +48,7 @@ struct WorkList: ~Copyable {
     fileprivate(set) var start: Int32 = 0
     fileprivate(set) var end: Int32 = 0
     fileprivate let capacity: Int32
-    /// How many workers have borrowed records of it.
+    /// How many workers have borrowed items of it.
     fileprivate(set) var borrowers: Int16 = 0
     fileprivate(set) var isLinked = true
 
@@ -57,20 +57,20 @@ struct WorkList: ~Copyable {
     fileprivate static let largest: Int32 = 128
     fileprivate static let smallest: Int32 = 4
 
-    /// Where the records begin, behind this header.
+    /// Where the items begin, behind this header.
     private static let headerSize = 32
 
     fileprivate static func allocate(capacity: Int32) -> ChunkPointer {
-      let size = headerSize + Int(capacity) * MemoryLayout<Work>.stride
+      let size = headerSize + Int(capacity) * MemoryLayout<WorkItem>.stride
       let memory = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 16)
       let chunk = memory.bindMemory(to: Chunk.self, capacity: 1)
       chunk.initialize(to: Chunk(capacity: capacity))
-      (memory + headerSize).bindMemory(to: Work.self, capacity: Int(capacity))
+      (memory + headerSize).bindMemory(to: WorkItem.self, capacity: Int(capacity))
       return chunk
     }
 
-    fileprivate static func records(of chunk: ChunkPointer) -> UnsafeMutablePointer<Work> {
-      (UnsafeMutableRawPointer(chunk) + headerSize).assumingMemoryBound(to: Work.self)
+    fileprivate static func items(of chunk: ChunkPointer) -> UnsafeMutablePointer<WorkItem> {
+      (UnsafeMutableRawPointer(chunk) + headerSize).assumingMemoryBound(to: WorkItem.self)
     }
   }
 
@@ -87,28 +87,28 @@ struct WorkList: ~Copyable {
     var chunk = first
     while let current = chunk {
       chunk = current.pointee.next
-      let records = Chunk.records(of: current) + Int(current.pointee.start)
-      records.deinitialize(count: Int(current.pointee.end - current.pointee.start))
+      let items = Chunk.items(of: current) + Int(current.pointee.start)
+      items.deinitialize(count: Int(current.pointee.end - current.pointee.start))
       UnsafeMutableRawPointer(current).deallocate()
     }
   }
 
-  /// Adds a record, which the caller writes to the place returned before anybody looks.
-  @inline(__always)
-  mutating func makePlace(pool: inout ChunkPool) -> UnsafeMutablePointer<Work> {
+  /// Adds a work item, which the caller writes to the place returned before anybody looks.
+  @inline(__always)  // for each job
+  mutating func makePlace(pool: inout ChunkPool) -> UnsafeMutablePointer<WorkItem> {
     let chunk: ChunkPointer
     if let last, last.pointee.end < last.pointee.capacity {
       chunk = last
     } else {
       chunk = addChunk(pool: &pool)
     }
-    let place = Chunk.records(of: chunk) + Int(chunk.pointee.end)
+    let place = Chunk.items(of: chunk) + Int(chunk.pointee.end)
     chunk.pointee.end += 1
     count += 1
     return place
   }
 
-  mutating func append(_ work: consuming Work, pool: inout ChunkPool) { makePlace(pool: &pool).initialize(to: work) }
+  mutating func append(_ work: consuming WorkItem, pool: inout ChunkPool) { makePlace(pool: &pool).initialize(to: work) }
 
   private mutating func addChunk(pool: inout ChunkPool) -> ChunkPointer {
     let capacity = last.map { min($0.pointee.capacity * 2, Chunk.largest) } ?? Chunk.smallest
@@ -118,13 +118,13 @@ struct WorkList: ~Copyable {
     return chunk
   }
 
-  /// Moves up to `limit` of the oldest records to `target`, which is not initialised there yet.
-  mutating func moveFirst(_ limit: Int, to target: UnsafeMutablePointer<Work>, pool: inout ChunkPool) -> Int {
+  /// Moves up to `limit` of the oldest items to `target`, which is not initialised there yet.
+  mutating func moveFirst(_ limit: Int, to target: UnsafeMutablePointer<WorkItem>, pool: inout ChunkPool) -> Int {
     var moved = 0
     while moved < limit, let chunk = first {
       let available = Int(chunk.pointee.end - chunk.pointee.start)
       let taken = min(available, limit - moved)
-      (target + moved).moveInitialize(from: Chunk.records(of: chunk) + Int(chunk.pointee.start), count: taken)
+      (target + moved).moveInitialize(from: Chunk.items(of: chunk) + Int(chunk.pointee.start), count: taken)
       chunk.pointee.start += Int32(taken)
       moved += taken
       guard dropFirstIfUsedUp(pool: &pool) else { break }
@@ -154,17 +154,17 @@ struct WorkList: ~Copyable {
     if chunk.pointee.borrowers > 0 { borrowedChunks -= 1 } else { pool.give(chunk) }
   }
 
-  /// Has the record at the index change places with the first. Linear in the chunks.
+  /// Has the item at the index change places with the first. Linear in the chunks.
   mutating func swapFirst(with index: Int) {
     var left = index
     var chunk = first
-    var oldest: UnsafeMutablePointer<Work>?
+    var oldest: UnsafeMutablePointer<WorkItem>?
     while let current = chunk {
-      let records = Chunk.records(of: current) + Int(current.pointee.start)
+      let items = Chunk.items(of: current) + Int(current.pointee.start)
       let count = Int(current.pointee.end - current.pointee.start)
-      if oldest == nil, count > 0 { oldest = records }
+      if oldest == nil, count > 0 { oldest = items }
       if left < count, let oldest {
-        if left > 0 || oldest != records { swap(&oldest.pointee, &records[left]) }
+        if left > 0 || oldest != items { swap(&oldest.pointee, &items[left]) }
         return
       }
       left -= count
@@ -180,18 +180,19 @@ struct WorkList: ~Copyable {
     if chunk.pointee.borrowers == 0 { pool.give(chunk) }
   }
 
-  /// Up to `limit` of the oldest records, where they lie side by side. The list must not be empty.
-  mutating func borrowFirst(_ limit: Int, pool: inout ChunkPool) -> (records: UnsafeMutablePointer<Work>, count: Int, chunk: ChunkPointer) {
+  /// Up to `limit` of the oldest items, where they lie side by side. The list must not be empty.
+  mutating func borrowFirst(_ limit: Int, pool: inout ChunkPool) -> (items: UnsafeMutablePointer<WorkItem>, count: Int, chunk: ChunkPointer)
+  {
     while dropFirstIfUsedUp(pool: &pool) {}
     let chunk = first!
     let taken = min(Int(chunk.pointee.end - chunk.pointee.start), limit)
-    let records = Chunk.records(of: chunk) + Int(chunk.pointee.start)
+    let items = Chunk.items(of: chunk) + Int(chunk.pointee.start)
     chunk.pointee.start += Int32(taken)
     if chunk.pointee.borrowers == 0 { borrowedChunks += 1 }
     chunk.pointee.borrowers += 1
     count -= taken
     while dropFirstIfUsedUp(pool: &pool) {}
-    return (records, taken, chunk)
+    return (items, taken, chunk)
   }
 
   /// The worker has no more to do with the chunk, which is in this list.
@@ -202,27 +203,27 @@ struct WorkList: ~Copyable {
     while dropFirstIfUsedUp(pool: &pool) {}
   }
 
-  /// Puts records back before the oldest one.
-  mutating func prepend(movingFrom source: UnsafeMutablePointer<Work>, count returned: Int) {
+  /// Puts items back before the oldest one.
+  mutating func prepend(movingFrom source: UnsafeMutablePointer<WorkItem>, count returned: Int) {
     guard returned > 0 else { return }
     count += returned
     if let first, first.pointee.borrowers > 0, Int(first.pointee.start) >= returned,
-      source + returned == Chunk.records(of: first) + Int(first.pointee.start)
+      source + returned == Chunk.items(of: first) + Int(first.pointee.start)
     {
       // They have been borrowed, and still lie right before the oldest one.
       first.pointee.start -= Int32(returned)
       return
     }
     let chunk = Chunk.allocate(capacity: Int32(returned))
-    Chunk.records(of: chunk).moveInitialize(from: source, count: returned)
+    Chunk.items(of: chunk).moveInitialize(from: source, count: returned)
     chunk.pointee.end = Int32(returned)
     chunk.pointee.next = first
     first = chunk
     if last == nil { last = chunk }
   }
 
-  /// Takes those records out that are not kept, and leaves the others in order. Linear.
-  /// - Parameter isKept: for each record.
+  /// Takes those items out that are not kept, and leaves the others in order. Linear.
+  /// - Parameter isKept: for each item.
   mutating func remove(keeping isKept: [Bool], pool: inout ChunkPool) -> WorkList {
     var removed = WorkList()
     let former = takeAll()
@@ -234,7 +235,7 @@ struct WorkList: ~Copyable {
     return removed
   }
 
-  /// Leaves the list empty; the records go with the result, outside the lock.
+  /// Leaves the list empty; the items go with the result, outside the lock.
   mutating func takeAll() -> WorkList {
     leaveBorrowedChunks()
     let taken = WorkList(first: first, last: last, count: count)
@@ -257,7 +258,7 @@ struct WorkList: ~Copyable {
       }
       let left = chunk.pointee.end - chunk.pointee.start
       let replacement = Chunk.allocate(capacity: max(1, left))
-      Chunk.records(of: replacement).moveInitialize(from: Chunk.records(of: chunk) + Int(chunk.pointee.start), count: Int(left))
+      Chunk.items(of: replacement).moveInitialize(from: Chunk.items(of: chunk) + Int(chunk.pointee.start), count: Int(left))
       replacement.pointee.end = left
       replacement.pointee.next = next
       if let previous { previous.pointee.next = replacement } else { first = replacement }
@@ -274,17 +275,17 @@ struct WorkList: ~Copyable {
     self.count = count
   }
 
-  fileprivate func visitChunks(_ body: (UnsafeMutablePointer<Work>, Int) -> Void) {
+  fileprivate func visitChunks(_ body: (UnsafeMutablePointer<WorkItem>, Int) -> Void) {
     var chunk = first
     while let current = chunk {
       let count = Int(current.pointee.end - current.pointee.start)
-      if count > 0 { body(Chunk.records(of: current) + Int(current.pointee.start), count) }
+      if count > 0 { body(Chunk.items(of: current) + Int(current.pointee.start), count) }
       chunk = current.pointee.next
     }
   }
 
-  /// The records are somebody else's to release. The chunks go with the list.
-  fileprivate func forgetRecords() {
+  /// The items are somebody else's to release. The chunks go with the list.
+  fileprivate func forgetItems() {
     var chunk = first
     while let current = chunk {
       current.pointee.start = current.pointee.end
@@ -292,35 +293,52 @@ struct WorkList: ~Copyable {
     }
   }
 
-  /// Calls `body` with every record, oldest first.
-  func visit(_ body: (borrowing Work) -> Void) {
+  /// Calls `body` with every item, oldest first.
+  func visit(_ body: (borrowing WorkItem) -> Void) {
     var chunk = first
     while let current = chunk {
-      let records = Chunk.records(of: current)
-      for index in Int(current.pointee.start)..<Int(current.pointee.end) { body(records[index]) }
+      let items = Chunk.items(of: current)
+      for index in Int(current.pointee.start)..<Int(current.pointee.end) { body(items[index]) }
       chunk = current.pointee.next
     }
   }
 }
 
-/// Records that were taken out of a queue to be released outside its lock.
+extension WorkList {
+  /// How many of the oldest items, up to a limit, the condition holds for without a gap.
+  func countFirst(_ limit: Int, where condition: (borrowing WorkItem) -> Bool) -> Int {
+    var found = 0
+    var chunk = first
+    while let current = chunk {
+      let items = Chunk.items(of: current)
+      for index in Int(current.pointee.start)..<Int(current.pointee.end) {
+        guard found < limit, condition(items[index]) else { return found }
+        found += 1
+      }
+      chunk = current.pointee.next
+    }
+    return found
+  }
+}
+
+/// Work items that were taken out of a queue to be released outside its lock.
 final class TakenWork {
   private var list: WorkList
 
   init(_ list: consuming WorkList) { self.list = list }
 
-  /// Releases the records in the background, one by one: what they captured may have deinits of the user's.
+  /// Releases the items in the background, one by one: what they captured may have deinits of the user's.
   func release() {
     var released = WorkList()
     swap(&released, &list)
     DeferredReleases.add(ReleasedWork(released))
   }
 
-  func visit(_ body: (borrowing Work) -> Void) { list.visit(body) }
+  func visit(_ body: (borrowing WorkItem) -> Void) { list.visit(body) }
 
   var count: Int { list.count }
 
-  /// Calls `body` with the nodes among the records, those of one run that follow each other together.
+  /// Calls `body` with the nodes among the items, those of one run that follow each other together.
   private func forEachRun(_ body: (any NodeRun, [UInt32]) -> Void) {
     var current: (any NodeRun)?
     var nodes: [UInt32] = []
@@ -336,8 +354,8 @@ final class TakenWork {
     if let current { body(current, nodes) }
   }
 
-  /// Has runs cancel the nodes among the records. Outside locks.
-  func cancelNodes() { forEachRun { run, nodes in run.recordsWereTakenOut(nodes) } }
+  /// Has runs cancel the nodes among the items. Outside locks.
+  func cancelNodes() { forEachRun { run, nodes in run.itemsWereTakenOut(nodes) } }
 
   /// Without the operations and nodes, which count themselves. Linear.
   var jobCount: Int {
@@ -352,22 +370,22 @@ final class TakenWork {
   }
 }
 
-/// Records to be released one by one. Each belongs to whoever claims its index.
-private final class ReleasedWork: RelayBatch, @unchecked Sendable {
+/// Work items to be released one by one. Each belongs to whoever claims its index.
+private final class ReleasedWork: RelayBatch, @unchecked Sendable {  // constants, and memory of which each part is one claimer's
   private let list: WorkList
-  /// The first record of each chunk, and its index.
-  private var runs: [(start: Int, records: UnsafeMutablePointer<Work>)] = []
+  /// The first item of each chunk, and its index.
+  private var runs: [(start: Int, items: UnsafeMutablePointer<WorkItem>)] = []
 
   init(_ list: consuming WorkList) {
     let count = list.count
     self.list = list
     super.init(count: count)
     var start = 0
-    self.list.visitChunks { records, count in
-      runs.append((start, records))
+    self.list.visitChunks { items, count in
+      runs.append((start, items))
       start += count
     }
-    self.list.forgetRecords()
+    self.list.forgetItems()
   }
 
   override func takeStep(_ index: Int) {
@@ -376,7 +394,7 @@ private final class ReleasedWork: RelayBatch, @unchecked Sendable {
       let middle = (low + high) / 2
       if runs[middle].start <= index { low = middle } else { high = middle }
     }
-    (runs[low].records + (index - runs[low].start)).deinitialize(count: 1)
+    (runs[low].items + (index - runs[low].start)).deinitialize(count: 1)
   }
 }
 

@@ -1,0 +1,87 @@
+/// Work items whose operation has finished without them, or whose node of a graph was cancelled, stay in their flows until their turn
+/// comes, or until what is behind them is taken: round robin, they are no turn. It may never come: the queue, or the owner, may be
+/// suspended, or more urgent work be always there. So they are counted, and swept when they may be as many as the rest.
+extension BarrierPhase {
+  static let fewestDeadItems = 64
+
+  /// Work items of this level have died. The count is an estimate: some may be with a worker, or have had their turn. It only says when to
+  /// sweep, and, if zero, that nobody need look for dead ones.
+  /// - Returns: what is to be released outside the lock.
+  func noteDead(_ count: Int, level: Int, pool: inout ChunkPool) -> [TakenWork] {
+    deadItems[level] += count
+    guard deadItems[level] >= mostDeadItems[level] else { return [] }
+    return sweep(level, pool: &pool)
+  }
+
+  /// Linear in the items of the level. As many have to die before the next sweep as this one leaves, so the cost for each that dies is
+  /// constant.
+  private func sweep(_ level: Int, pool: inout ChunkPool) -> [TakenWork] {
+    // Asked once: an operation may finish meanwhile.
+    var isAlive: [ObjectIdentifier: [Bool]] = [:]
+    var flows: [Flow] = []
+    forEachOwnerQueue { ownerQueue in
+      ownerQueue.forEachFlow(at: level) { flow in
+        guard flow.work.count > 0 else { return }
+        var flags: [Bool] = []
+        flags.reserveCapacity(flow.work.count)
+        flow.work.visit { flags.append(!$0.isDead) }
+        isAlive[ObjectIdentifier(flow)] = flags
+        flows.append(flow)
+      }
+    }
+    if fairness == .firstComeFirstServed { withdrawTickets(level, flows, isAlive) }
+    var taken: [TakenWork] = []
+    var left = 0
+    for flow in flows {
+      guard let flags = isAlive[ObjectIdentifier(flow)], flags.contains(false) else {
+        left += flow.work.count
+        continue
+      }
+      let dead = flow.work.remove(keeping: flags, pool: &pool)
+      if fairness == .roundRobin, flow.isInRunQueue { readyCount -= dead.count }
+      left += flow.work.count
+      taken.append(TakenWork(dead))
+    }
+    deadItems[level] = 0
+    mostDeadItems[level] = max(Self.fewestDeadItems, left)
+    return taken
+  }
+
+  /// First come, first served: takes back exactly those tickets that stand for dead items, so that the order among the living stays what
+  /// it is. A flow's void tickets come before all others of it in the run queue, and its held ones before those, in the order of its items.
+  private func withdrawTickets(_ level: Int, _ flows: [Flow], _ isAlive: [ObjectIdentifier: [Bool]]) {
+    var places: [ObjectIdentifier: Int] = [:]
+    for flow in flows {
+      places[ObjectIdentifier(flow)] = flow.held.count
+      if let flags = isAlive[ObjectIdentifier(flow)] { flow.held.remove(keeping: flags.prefix(flow.held.count)) }
+    }
+    for entry in runQueues[level].takeAll() {
+      let flow = entry.flow
+      let void = min(flow.voidTickets, entry.tickets)
+      flow.voidTickets -= void
+      guard entry.tickets > void, let flags = isAlive[ObjectIdentifier(flow)], let place = places[ObjectIdentifier(flow)] else { continue }
+      let items = flags[place...].prefix(entry.tickets - void)
+      places[ObjectIdentifier(flow)] = items.endIndex
+      let living = items.count { $0 }
+      readyCount -= items.count - living
+      if living > 0 { runQueues[level].append(RunQueue.Entry(flow: flow, tickets: living, age: entry.age)) }
+    }
+    if runQueues[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) }
+  }
+}
+
+extension WorkItem {
+  /// Whether nothing would come of the item if its turn came.
+  fileprivate var isDead: Bool {
+    switch self {
+    case .operation(let operation): operation.load().isFinished
+    case .graphNode(let run, let number): !run.isListed(number)
+    default: false
+    }
+  }
+}
+
+extension WorkList {
+  /// How many of the oldest items, up to a limit, are dead.
+  func countDead(upTo limit: Int) -> Int { countFirst(limit) { $0.isDead } }
+}

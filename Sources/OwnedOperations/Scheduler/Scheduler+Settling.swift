@@ -1,0 +1,106 @@
+/// What workers have done is counted, and what they have not begun taken back.
+extension Scheduler {
+  /// For the worker between batches: counts all that it has begun.
+  mutating func settleBatch(of worker: ScheduledWorker) {
+    worker.batch.giveBackChunk(pool: &pool)
+    settle(worker, includingCurrent: true)
+    worker.batch.empty()
+  }
+
+  /// Counts what the worker has finished.
+  /// - Parameter includingCurrent: whether the item that it began last is over.
+  mutating func settle(_ worker: ScheduledWorker, includingCurrent: Bool) {
+    var finished = 0
+    var notRun = 0
+    worker.batch.settle(includingCurrent: includingCurrent) { flow, tally in
+      let over = tally.counted + tally.nodes
+      statistics.count(tally)
+      finished += over
+      notRun += tally.skipped + tally.cancelled
+      flow.unretainedOwnerQueue.with { ownerQueue in
+        ownerQueue.unretainedPhase.with {
+          $0.finish(ownerQueue, count: over)
+          $0.changeExecuting(ownerQueue, by: -tally.items)
+          if tally.items > 0, let line = flow.line {
+            line.executing -= tally.items
+            $0.release(lineOf: flow, ownerLimit: ownerLimit)
+            ownerQueue.removeIfIdle(flow)
+          }
+        }
+        if tally.items > 0 { afterFinish(of: ownerQueue) }
+      }
+    }
+    finish(finished, withoutRunning: notRun)
+  }
+
+  /// Something of the owner's is over: another turn of its may be due, or its owner queue.
+  mutating func afterFinish(of ownerQueue: OwnerQueue) {
+    guard !ownerQueue.isRemoved else { return }
+    if ownerLimit != .max { ownerQueue.phase.release(ownerQueue, ownerLimit: ownerLimit) }
+    if ownerQueue.hasEnded { ownerQueue.phase.removeIfDone(ownerQueue) }
+  }
+
+  /// - Parameter withoutRunning: how many of them were cancelled before they began. As in Foundation, these are no progress.
+  mutating func finish(_ count: Int, withoutRunning: Int = 0) {
+    guard count > 0 else { return }
+    unfinished -= count
+    // The progress has no code of the user's on platforms without key-value observing.
+    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count - withoutRunning) }
+  }
+
+  /// For those who want to know what is over now.
+  mutating func settleAll() {
+    for worker in workers.active { settle(worker, includingCurrent: worker.isOutside) }
+  }
+
+  /// Takes back what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
+  /// the oldest is in front again.
+  mutating func reclaimBatches() {
+    let holders = workers.active.filter { $0.batch.hasRest }
+    guard holders.count > 1 else {
+      if let holder = holders.first { reclaimBatch(from: holder) }
+      return
+    }
+    for worker in holders.sorted(by: { $0.serial > $1.serial }) { reclaimBatch(from: worker) }
+  }
+
+  /// See `BarrierPhase.noteDead`.
+  mutating func noteDead(_ count: Int, level: Int, of ownerQueue: OwnerQueue) {
+    guard !ownerQueue.isRemoved else { return }
+    deferredReleases += ownerQueue.phase.noteDead(count, level: level, pool: &pool)
+  }
+
+  /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
+  mutating func reclaimBatch(from worker: ScheduledWorker) {
+    let level = worker.batch.level
+    worker.batch.takeRest { items, count, flow, age in
+      let ownerQueue = flow.ownerQueue
+      ownerQueue.phase.giveBack(movingFrom: items, count: count, flow: flow, level: level, age: age)
+      if ownerLimit != .max { ownerQueue.phase.release(ownerQueue, ownerLimit: ownerLimit) }
+    }
+    if let (source, nodes) = worker.batch.nodeStack.take() { putBack(nodes, of: source) }
+  }
+
+  /// Puts nodes that a worker had kept for itself before all others of their owner and priority. Those that have been cancelled meanwhile
+  /// are finished after unlocking.
+  mutating func putBack(_ nodes: ContiguousArray<UInt32>, of source: NodeStack.Source) {
+    guard !nodes.isEmpty else { return }
+    let (run, ownerQueue) = (source.run, source.ownerQueue.object)
+    guard run.list(nodes), !ownerQueue.hasEnded else {
+      var list = WorkList()
+      for node in nodes { list.append(.graphNode(run, node), pool: &pool) }
+      deferredReleases.append(TakenWork(list))
+      return
+    }
+    let items = UnsafeMutablePointer<WorkItem>.allocate(capacity: nodes.count)
+    for (index, node) in nodes.enumerated() { (items + index).initialize(to: .graphNode(run, node)) }
+    // They go back as if they were items that had been taken, which count as executing.
+    ownerQueue.phase.changeExecuting(ownerQueue, by: nodes.count)
+    ownerQueue.phase.giveBack(
+      movingFrom: items, count: nodes.count, flow: ownerQueue.makeFlow(at: source.level), level: source.level, age: 0)
+    items.deallocate()
+  }
+
+  /// Whether something is to be released after unlocking, which may run code of the user's.
+  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.ownerQueues.isEmpty }
+}

@@ -1,0 +1,14 @@
+#if OWNED_OPERATIONS_MODEL
+  @testable import OwnedOperations
+#endif
+
+/// Those of the model build's defects that are put into transfers: see `Mutation`. In any other build there is none.
+enum TransferMutation: String {
+  case joinsWhatIsOver, taskMissesTheLastLeave
+
+  #if OWNED_OPERATIONS_MODEL
+    var isOn: Bool { Mutation(rawValue: rawValue)?.isOn ?? false }
+  #else
+    var isOn: Bool { false }
+  #endif
+}

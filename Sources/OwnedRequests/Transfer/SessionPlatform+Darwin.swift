@@ -1,0 +1,12 @@
+#if !canImport(FoundationNetworking)
+  import Foundation
+
+  /// How sessions of this platform's Foundation are used.
+  enum SessionPlatform {
+    /// The session has one of its own here.
+    static func makeDelegateQueue(isLimited: Bool) -> (any OperationQueue & SessionBacklog)? { nil }
+
+    /// Whether a task that is over still waits for the answer to a question of its session.
+    static let wantsAnswersAfterEnd = true
+  }
+#endif
