@@ -20,7 +20,7 @@ struct CommandLineTests {
       #expect(outcome.output.contains("\n  ownedops \(command) "))
     }
     #expect(try await run("--help").output.contains("Usage: ownedops <command>"))
-    #expect(try await run("--version").output == "ownedops \(Tool.version)\n")
+    #expect(try await run("--version").output == "ownedops \(ToolVersion.current)\n")
     #expect(try await run().status == 2)
   }
 

@@ -226,7 +226,7 @@ struct FetchTests {
     let outcome = try await fetch(["-H", "X-One: two", address, "--json"], in: directory)
     #expect(outcome.status == 0 && !outcome.output.contains("secret"))
     let told = try #require(try JSONSerialization.jsonObject(with: Data(directory.read("h").utf8)) as? [String: String])
-    #expect(told["x-one"] == "two" && told["user-agent"] == "ownedops/\(Tool.version)")
+    #expect(told["x-one"] == "two" && told["user-agent"] == "ownedops/\(ToolVersion.current)")
     #expect(told["authorization"] == "Basic dXNlcjpzZWNyZXQ=")
   }
 }

@@ -42,7 +42,11 @@ struct JournalHoldTests {
     line.add("birth", here.birth)
     line.add("start", time: WallClock.now)
     line.add("heartbeat", time: WallClock.now)
-    try directory.write("j.lease", Data(line.bytes))
+    // As runners do it: under the lock.
+    let descriptor = open(leasePath, O_RDWR | O_CREAT | O_CLOEXEC, 0o666)
+    defer { close(descriptor) }
+    #expect(flock(descriptor, LOCK_EX) == 0 && ftruncate(descriptor, 0) == 0)
+    #expect(RawFile.writeAll(line.bytes, to: descriptor) == nil)
   }
 
   // MARK: The end
@@ -88,6 +92,106 @@ struct JournalHoldTests {
     #expect(directory.read("j.lease").contains("far"))
   }
 
+  // MARK: Waiting for a keeper
+
+  /// A journal that a runner has left to its keeper, which is taken to be this process.
+  private func leaveToAKeeper() throws {
+    let run = JournalRun(identifier: "dead", runner: .current, keeper: .current, grace: .zero, keepsOrphans: false)
+    try directory.write("j", Data(JournalHead(file()).bytes + JournalEvent.run(run).line()))
+  }
+
+  @Test func whoWaitsForAKeeperSaysThatItIsThere() throws {
+    defer { directory.remove() }
+    try leaveToAKeeper()
+    let began = WallClock.now
+    var questions = 0
+    var heartbeats: [Double] = []
+    let journal = try RunJournal(
+      options("--resume"), file(), now: began - JournalLease.interval,
+      isRunning: { _ in
+        questions += 1
+        if let record = JournalLease.Record(Array(directory.read("j.lease").utf8)) { heartbeats.append(record.heartbeat) }
+        return questions < 4
+      })
+    #expect(questions == 4 && heartbeats.count == 4)
+    #expect(try #require(heartbeats.last) >= began)
+    journal.abandon()
+  }
+
+  @Test func whoHasWaitedForAKeeperLooksAtTheLeaseBeforeItWrites() throws {
+    defer { directory.remove() }
+    try leaveToAKeeper()
+    let before = directory.read("j")
+    var questions = 0
+    #expect {
+      let journal = try RunJournal(
+        options("--resume"), file(),
+        isRunning: { _ in
+          questions += 1
+          if questions == 3 { #expect(throws: Never.self) { try giveLeaseToAnotherMachine() } }
+          return questions < 4
+        })
+      journal.abandon()
+    } throws: { "\($0)" == "--journal: \(path) has been taken over by another runner" }
+    #expect(directory.read("j") == before && directory.read("j.lease").contains("far"))
+  }
+
+  @Test func aRunDoesNotBeginInAJournalThatHasBecomeAnothers() throws {
+    defer { directory.remove() }
+    let journal = try RunJournal(options(), file())
+    let before = directory.read("j")
+    try giveLeaseToAnotherMachine()
+    #expect { try begun(journal) } throws: { "\($0)" == "--journal: \(path) has been taken over by another runner" }
+    journal.abandon()
+    #expect(directory.read("j") == before && directory.read("j.lease").contains("far"))
+  }
+
+  // MARK: Making a journal
+
+  /// What a runner that died early has left.
+  private static let draft = #"{"event":"journal","#
+
+  private func expectNoJournalBesideADraft() throws {
+    let before = directory.read("j.new")
+    #expect {
+      let journal = try RunJournal(options(), file())
+      journal.abandon()
+    } throws: {
+      "\($0)"
+        == "--journal: can't create \(path): \(path).new, as which it is begun, is there already; remove it if no other runner is at work"
+    }
+    #expect(directory.read("j.new") == before)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["j.new"])
+  }
+
+  @Test func aFileOfTheNameOfADraftIsLeftAlone() throws {
+    defer { directory.remove() }
+    try directory.write("j.new", "theirs")
+    try expectNoJournalBesideADraft()
+  }
+
+  @Test func aDraftThatSomebodyWritesIsLeftAlone() throws {
+    defer { directory.remove() }
+    try directory.write("j.new", Self.draft)
+    let writer = open(path + ".new", O_RDWR | O_CLOEXEC)
+    defer { close(writer) }
+    #expect(flock(writer, LOCK_EX) == 0)
+    try expectNoJournalBesideADraft()
+  }
+
+  @Test func aDraftOfARunnerThatHasDiedIsWrittenAnew() throws {
+    defer { directory.remove() }
+    try directory.write("j.new", Self.draft)
+    let journal = try RunJournal(options(), file())
+    #expect(Array(directory.read("j").utf8).starts(with: Self.draft.utf8) && !directory.read("j").contains(Self.draft + "{"))
+    // The journal itself is not locked.
+    let other = open(path, O_RDWR | O_CLOEXEC)
+    #expect(flock(other, LOCK_EX | LOCK_NB) == 0)
+    close(other)
+    journal.abandon()
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["j"])
+  }
+
   // MARK: A lease that can't be looked at
 
   #if os(Linux)
@@ -115,6 +219,52 @@ struct JournalHoldTests {
       kill(child.identifier, SIGKILL)
       #expect(child.waitForStatus() == -SIGKILL)
       #expect(!process.isRunning { _ in nil })
+    }
+
+    @Test func whoAsksWhetherALeaseIsStaleDoesNotWaitForTheFile() throws {
+      defer { directory.remove() }
+      let mine = try lease("mine")
+      let other = open(leasePath, O_RDONLY | O_CLOEXEC)
+      #expect(flock(other, LOCK_EX) == 0)
+      var hasWaited = false
+      let isKept = mine.keep {
+        guard !hasWaited else { return }
+        hasWaited = true
+        let hasAnswered = DispatchSemaphore(value: 0)
+        Thread.detachNewThread {
+          _ = mine.isStale
+          hasAnswered.signal()
+        }
+        #expect(hasAnswered.wait(timeout: .now() + 2) == .success)
+        close(other)
+      }
+      #expect(isKept && hasWaited)
+    }
+
+    @Test func aLockOnAFileOfAnotherDeviceIsAnothers() {
+      let table = """
+        1: POSIX  ADVISORY  WRITE 11 fe:01:4711 0 EOF
+        2: FLOCK  ADVISORY  WRITE 22 00:2d:4711 0 EOF
+        2: -> FLOCK  ADVISORY  WRITE 33 fe:01:4711 0 EOF
+        3: FLOCK  ADVISORY  WRITE 44 fe:01:14711 0 EOF
+        4: FLOCK  ADVISORY  WRITE 55 fe:01:4711 0 EOF
+        """
+      #expect(FileLocks.holder(of: 4711, on: .init(major: 0xfe, minor: 1), in: table) == 55)
+      #expect(FileLocks.holder(of: 4711, on: .init(major: 0, minor: 0x2d), in: table) == 22)
+      #expect(FileLocks.holder(of: 4711, on: .init(major: 1, minor: 0xfe), in: table) == nil)
+    }
+
+    /// On btrfs, `stat` names another.
+    @Test func theDeviceOfALockedFileIsThatOfItsMount() {
+      let mounts = """
+        3 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+        36 3 0:45 /sub /home rw,relatime shared:7 - btrfs /dev/vdb rw
+        """
+      #expect(FileLocks.mountedDevice("pos:\t0\nflags:\t02\nmnt_id:\t36\nino:\t4711\n", mounts) == .init(major: 0, minor: 45))
+      #expect(FileLocks.mountedDevice("pos:\t0\nmnt_id:\t6\n", mounts) == nil)
+      #expect(FileLocks.mountedDevice("", mounts) == nil)
+      #expect(FileLocks.Device(0xfe01) == .init(major: 0xfe, minor: 1))
+      #expect(FileLocks.Device(0x10_0000) == .init(major: 0, minor: 0x100))
     }
 
     @Test func aLockThatSomebodyKeepsIsNotWaitedForForEver() throws {

@@ -86,6 +86,19 @@ import Testing
       print("\(kills) kills of the runner, \(graphs) graphs of \(count) jobs, seed \(seed): each job exactly once")
     }
 
+    @Test func statusDoesNotSayThatAJobRunsWhoseRunnerAndKeeperHaveGone() async throws {
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      let line = "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat) $PPID"
+      try write([shell("long", line), shell("next", "true", #""after":["long"]"#)], to: directory)
+      #expect(try await run(in: directory).status == -SIGKILL)
+      let status = try await ToolBinary.run(["status", "j"], in: directory)
+      #expect(status.output.hasPrefix("0 of 2 jobs succeeded, 1 cut off, 1 waiting\n"))
+      #expect(status.output.contains("has gone, too\n"))
+      #expect(status.output.contains("cut off:\n  long: "))
+      #expect(!status.output.contains("running"))
+    }
+
     @Test func aJobThatRunsWhenItsRunnerIsKilledGoesOnAndItsSuccessorWaitsForIt() async throws {
       let directory = try TemporaryDirectory()
       defer { directory.remove() }
@@ -224,7 +237,7 @@ import Testing
       let directory = try TemporaryDirectory()
       defer { directory.remove() }
       #if DEBUG
-        let (count, rounds) = (300, 1)
+        let (count, rounds) = (300, 3)
       #else
         let (count, rounds) = (10_000, 3)
       #endif

@@ -13,7 +13,7 @@ struct ReferenceTests {
   @Test func everyOptionStandsInTheReadmeTheHelpTheManualAndTheCompletions() throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
     let readme = try String(contentsOf: root.appendingPathComponent("README.md"), encoding: .utf8)
-    let manual = Manual(commands: Tool.commands, version: Tool.version).roff
+    let manual = Manual(commands: Tool.commands, version: ToolVersion.current).roff
     let completions = Completion.Shell.allCases.map { ($0, Completion(commands: Tool.commands).script(for: $0)) }
     for command in Tool.commands {
       #expect(readme.contains("ownedops \(command.name)"), "\(command.name)")

@@ -73,15 +73,17 @@ struct RunOptionTests {
       "tab\there", "é",
       "日本", "{a,b}", "a;b", "a&b", "(x)", "<>", "if",
     ]
-    let awkward = ["\u{1b}[2J", "bell\u{7}8", "\u{85}", "mixed '\\\n\u{1}0", "\u{202e}"]
+    let awkward = [
+      "\u{1b}[2J", "bell\u{7}8", "\u{85}", "mixed '\\\n\u{1}0", "\u{202e}", "-n\u{1b}", "100%d\u{7}", "\u{7}$HOME`ls`\"", "end\u{1b}\n\n",
+    ]
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    for (shell, words) in [("sh", words), ("bash", words + awkward)] {
-      let line = "printf '%s\\0' " + words.map(ShellText.quoted).joined(separator: " ")
+    let line = "printf '%s\\0' " + (words + awkward).map(ShellText.quoted).joined(separator: " ")
+    for shell in ["sh", "bash"] {
       #expect(!line.unicodeScalars.contains { $0.isControl && $0 != "\n" && $0 != "\t" })
       try directory.write("line", line)
       let outcome = try await ToolBinary.shell("\(shell) line", in: directory)
-      #expect(outcome.output == words.map { $0 + "\0" }.joined())
+      #expect(outcome.output == (words + awkward).map { $0 + "\0" }.joined())
     }
     #expect(ShellText.line(.init(words: ["if", "x"])) == "'if' x")
     #expect(

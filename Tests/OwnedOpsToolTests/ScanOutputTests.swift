@@ -57,6 +57,8 @@ struct ScanOutputTests {
     #expect(gone.status == 0)
     #expect(try await ToolBinary.run(["scan", "-"], in: directory, input: "nowhere\n").output.contains("1 entry vanished meanwhile"))
     #expect(try await ToolBinary.run(["scan", "nowhere"], in: directory).status == 2)
+    let mistaken = try await ToolBinary.run(["scan", "-"], in: directory, input: "a/one\0c\0")
+    #expect(mistaken.status == 2 && mistaken.errors.contains("end with NUL; give --null (-0), too"))
     let nothing = try await ToolBinary.run(["scan", "-", "--plain"], in: directory, input: "")
     #expect(nothing.status == 0 && nothing.output == "")
     let compared = try await ToolBinary.run(["scan", "-", "--compare"], in: directory, input: "a\n")

@@ -2,25 +2,12 @@ import Foundation
 
 /// The command line tool: `ownedops scan`, `run`, `graph`, `status`, and what is made of their tables.
 public enum Tool {
-  static let version = "1.0.0"
-
   /// All that users see, in the order of the help.
   static let commands = [
-    ScanOptions.syntax, RunOptions.syntax, GraphCommand.syntax, StatusCommand.syntax, FetchOptions.syntax,
+    ScanOptions.syntax, RunOptions.syntax, AttachCommand.syntax, GraphCommand.syntax, StatusCommand.syntax, FetchOptions.syntax,
     ReferenceCommands.completionSyntax,
     ReferenceCommands.manualSyntax,
   ]
-
-  /// What the process ends with.
-  enum ExitStatus {
-    static let success: Int32 = 0
-    static let failure: Int32 = 1
-    static let badInput: Int32 = 2
-    /// Of `scan`: its budget was used up before it was done.
-    static let budgetUsedUp: Int32 = 3
-    /// Of `scan`: it came to its end, and something could not be read.
-    static let unreadable: Int32 = 4
-  }
 
   /// Reads the process's arguments, does what they say, and ends the process.
   public static func main() -> Never {
@@ -63,6 +50,7 @@ public enum Tool {
     switch first {
     case "scan": return try command(ScanOptions.syntax, rest) { arguments throws(UsageError) in try ScanCommand.run(arguments) }
     case "run": return try command(RunOptions.syntax, rest) { arguments throws(UsageError) in try RunCommand.run(arguments) }
+    case "attach": return try command(AttachCommand.syntax, rest) { arguments throws(UsageError) in try AttachCommand.run(arguments) }
     case "graph": return try command(GraphCommand.syntax, rest) { arguments throws(UsageError) in try GraphCommand.run(arguments) }
     case "status": return try command(StatusCommand.syntax, rest) { arguments throws(UsageError) in try StatusCommand.run(arguments) }
     case "fetch": return try command(FetchOptions.syntax, rest) { arguments throws(UsageError) in try FetchCommand.run(arguments) }
@@ -76,9 +64,10 @@ public enum Tool {
       }
     case ProcessGuard.command: return ProcessGuard.serve(rest.map { String(decoding: $0, as: UTF8.self) })
     case OutputSink.command: return OutputSink.serve()
+    case SlurmWrapper.command: return SlurmWrapper.serve(rest.map { String(decoding: $0, as: UTF8.self) })
     case Keeper.command: return Keeper.serve(rest.map { String(decoding: $0, as: UTF8.self) })
     case "--version":
-      Console.shared.write("ownedops \(version)\n")
+      Console.shared.write("ownedops \(ToolVersion.current)\n")
     case "--help", "-h":
       Console.shared.write(narrow(helpText, for: 1) + "\n")
     case "help":
@@ -118,6 +107,7 @@ public enum Tool {
     Commands:
       scan [PATH ...]      find duplicate files
       run FILE [JOB ...]   run a graph of commands
+      attach JOURNAL       go on with a run on a cluster
       graph FILE           draw a graph of commands
       status JOURNAL       say what a journal of run knows
       fetch URL ...        download files

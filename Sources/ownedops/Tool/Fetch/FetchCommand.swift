@@ -27,7 +27,7 @@ enum FetchCommand {
     let hasPictures = pictures.write() && isShown
     // A signal that came when all was there has changed nothing.
     if !result.isComplete, let status = interruption.exitStatus { return status }
-    return result.isComplete && hasPictures && console.failure == nil ? Tool.ExitStatus.success : Tool.ExitStatus.failure
+    return result.isComplete && hasPictures && console.failure == nil ? ExitStatus.success : ExitStatus.failure
   }
 
   private static func makeDirectories(for plan: FetchPlan, _ options: FetchOptions) throws(UsageError) {

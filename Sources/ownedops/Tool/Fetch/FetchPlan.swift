@@ -148,7 +148,7 @@ struct FetchPlan: Sendable {
       components.password = nil
     }
     components.fragment = nil
-    if !headers.keys.contains(where: { $0.lowercased() == "user-agent" }) { headers["User-Agent"] = "ownedops/\(Tool.version)" }
+    if !headers.keys.contains(where: { $0.lowercased() == "user-agent" }) { headers["User-Agent"] = "ownedops/\(ToolVersion.current)" }
     guard let url = components.url else { throw UsageError("\(entry.source): \"\(hidden(text))\" is not a URL") }
     let port = components.port.map { ":\($0)" } ?? ""
     return Address(url: url, shown: url.absoluteString, host: host.lowercased() + port, headers: headers)

@@ -44,7 +44,7 @@ enum GraphCommand {
     case "svg": return try drawWithGraphviz(picture.dot(isDrawn: true))
     default: Console.shared.write(picture.dot)
     }
-    return Tool.ExitStatus.success
+    return ExitStatus.success
   }
 
   private static func checkSize(_ file: RunFile) throws(UsageError) {
@@ -72,9 +72,9 @@ enum GraphCommand {
         case .signal(let number): "was killed by signal \(number), \(String(cString: strsignal(number)))"
         }
       Console.shared.note("ownedops: graph: \(program) \(how); try --format dot or mermaid")
-      return Tool.ExitStatus.failure
+      return ExitStatus.failure
     }
     Console.shared.write(Array(outcome.output))
-    return Tool.ExitStatus.success
+    return ExitStatus.success
   }
 }

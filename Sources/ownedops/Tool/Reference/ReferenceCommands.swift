@@ -20,12 +20,12 @@ enum ReferenceCommands {
       throw UsageError("completion: \"\(name)\" is none of \(known.joined(separator: ", "))\(Suggestion.text(for: name, among: known))")
     }
     Console.shared.write(Completion(commands: commands).script(for: shell))
-    return Tool.ExitStatus.success
+    return ExitStatus.success
   }
 
   static func showManual(_ arguments: Arguments, _ commands: [CommandSyntax]) throws(UsageError) -> Int32 {
     guard arguments.operands.isEmpty else { throw UsageError("man: it takes no operands; see ownedops man --help") }
-    Console.shared.write(Manual(commands: commands, version: Tool.version).roff)
-    return Tool.ExitStatus.success
+    Console.shared.write(Manual(commands: commands, version: ToolVersion.current).roff)
+    return ExitStatus.success
   }
 }

@@ -237,9 +237,10 @@ final class JobOperation: OwnedAsyncOperation, @unchecked Sendable {  // what ch
     }
   }
 
-  /// Without grace, from now on.
+  /// Without grace, from now on. It may not have heard yet that its owner has ended.
   func kill() {
     let command = course.withLock { course in
+      course.isStopping = true
       course.isHurried = true
       return course.command
     }

@@ -26,12 +26,18 @@ final class JobOutput: Sendable {
   private let memory: OutputMemory
 
   private let announce: (@Sendable (JobOutput) -> Void)?
+  private let keepsLogOnly: Bool
 
   /// - Parameters:
   ///   - log: an open file for the same, which is closed with it.
+  ///   - keepsLogOnly: nobody will print it from here.
   ///   - announce: told, while the job runs, that there is something to print with ``copyLines(prefix:to:isLast:)``.
-  init(memory: OutputMemory, log: (path: String, descriptor: Int32)?, announce: (@Sendable (JobOutput) -> Void)? = nil) {
+  init(
+    memory: OutputMemory, log: (path: String, descriptor: Int32)?, keepsLogOnly: Bool = false,
+    announce: (@Sendable (JobOutput) -> Void)? = nil
+  ) {
     self.memory = memory
+    self.keepsLogOnly = keepsLogOnly
     self.announce = announce
     logPath = log?.path
     state = Guarded(State(log: log?.descriptor ?? -1))
@@ -73,6 +79,7 @@ final class JobOutput: Sendable {
         state.failure = failedLog(error)
         return
       }
+      guard !keepsLogOnly else { return }
       if state.file < 0, state.memory.count + piece.count <= Self.mostInMemory, memory.take(piece.count) {
         state.memory += piece
       } else {

@@ -26,28 +26,26 @@ struct Orphans: Sendable {
   ///   - isHurried: asked again and again; once true, there is no grace left.
   ///   - count: told of how many it waits for.
   func end(grace: Duration, isHurried: () -> Bool, count: (Int) -> Void) {
-    #if os(Linux)
-      let exits = ChildReaper.shared.announceExits()
-      // When each was asked to end.
-      var asked: [ProcessTable.Process: ContinuousClock.Instant] = [:]
-      while true {
-        let now = ContinuousClock.now
-        let left = remaining().filter { asked[$0].map { now - $0 < grace + Self.patience } ?? true }
-        count(left.count)
-        guard !left.isEmpty else { return }
-        let grace = isHurried() ? .zero : grace
-        for process in left {
-          let isOver = now - (asked[process] ?? now) >= grace
-          if asked[process] == nil { asked[process] = now }
-          if isOver {
-            kill(process.number, SIGKILL)
-          } else if asked[process] == now {
-            ProcessGroup.signalProcess(process.number, SIGTERM)
-          }
+    let exits = ChildReaper.shared.announceExits()
+    // When each was asked to end.
+    var asked: [ProcessTable.Process: ContinuousClock.Instant] = [:]
+    while true {
+      let now = ContinuousClock.now
+      let left = remaining().filter { asked[$0].map { now - $0 < grace + Self.patience } ?? true }
+      count(left.count)
+      guard !left.isEmpty else { return }
+      let grace = isHurried() ? .zero : grace
+      for process in left {
+        let isOver = now - (asked[process] ?? now) >= grace
+        if asked[process] == nil { asked[process] = now }
+        if isOver {
+          kill(process.number, SIGKILL)
+        } else if asked[process] == now {
+          ProcessGroup.signalProcess(process.number, SIGTERM)
         }
-        _ = exits.wait(timeout: .now() + Self.pause)
       }
-    #endif
+      _ = exits.wait(timeout: .now() + Self.pause)
+    }
   }
 
   /// If there were others, only what is known to be this run's: what comes from them may be our child by now.

@@ -57,12 +57,10 @@ final class OwnerWatch: Sendable {
 
   static func hasExited(_ process: pid_t, bornAt birth: String?) -> Bool {
     if kill(process, 0) != 0, errno == ESRCH { return true }
-    #if os(Linux)
-      // Exited and not waited for; or another process with the number of the one that was meant.
-      guard let fields = ProcessFields(of: process) else { return true }
-      return fields.hasExited || birth != nil && birth != fields.birth
-    #else
-      return false
-    #endif
+    // Where the system shows no processes, this is all that can be told.
+    guard ProcessTable.isShown else { return false }
+    // Exited and not waited for; or another process with the number of the one that was meant.
+    guard let fields = ProcessFields(of: process) else { return true }
+    return fields.hasExited || birth != nil && birth != fields.birth
   }
 }

@@ -21,6 +21,10 @@ struct RunOptions: Sendable {
   var isQuiet = false
   var pictures = PictureOptions()
   var journal: JournalOptions?
+  /// Nil: on this machine.
+  var slurm: SlurmOptions?
+  /// The output of jobs goes to their logs and nowhere else.
+  var keepsLogOnly = false
 
   static let syntax = CommandSyntax(
     name: "run", operands: "FILE [JOB ...]",
@@ -40,7 +44,7 @@ struct RunOptions: Sendable {
         names: ["--progress"], value: "TIME",
         help: "how often to tell what runs, where standard error is no terminal (default: 30s); a terminal shows it in one line"),
       .init(names: ["--quiet", "-q"], help: "show only jobs that do not succeed, and no progress"),
-    ] + PictureOptions.syntax + JournalOptions.syntax,
+    ] + PictureOptions.syntax + JournalOptions.syntax + SlurmOptions.syntax,
     details: """
       The file:
         { "owners": [ { "name": "site", "maxConcurrent": 2 },
@@ -72,14 +76,25 @@ struct RunOptions: Sendable {
       then. The journal is that of the whole file: with names of jobs, the others wait in it until they are run. --dry-run leaves it alone,
       and prints what is done, too. When the journal can't be written no more jobs are started, and the exit status is 1. See ownedops status --help.
 
+      With --engine slurm jobs run on a cluster: each is submitted with sbatch, as many as --window holds, and dependencies are Slurm's; "cpus",
+      "memory", "timeout" and "priority" are passed on, as are "gpus", "partition", "account", "constraint" and "slurm": [OPTION ...] of a
+      job. All nodes have to see this program, the working directory, and the journal's with JOURNAL.slurm beside it (without --journal:
+      the working directory). When an owner ends, what is Slurm's of it is cancelled. Killed, or left with --detach, what was submitted goes
+      on; ownedops attach JOURNAL goes on with the rest. Slurm's failures (a lost node, out of memory) are named; after the loss of a node
+      its jobs are submitted again, three times at most, with what comes after them.
+
       Exit status: 0 all succeeded; 1 some failed or were cancelled, or output, pictures or the journal could not be written; 2 bad input,
       nothing was run; 129, 130, 131, 143 ended by SIGHUP, SIGINT (Ctrl-C), SIGQUIT or SIGTERM.
       """,
     examples: [
       "ownedops run build.json --jobs 4 --keep-going", "ownedops run build.json test docs --live",
       "ownedops run build.json --journal build.journal --resume",
+      "ownedops run build.json --engine slurm --partition all --journal build.journal",
       "generate-jobs | ownedops run - --log-dir logs --results results.json",
     ], completion: .files)
+
+  /// For a part of a graph, on a node of a cluster.
+  init() {}
 
   init(_ arguments: Arguments) throws(UsageError) {
     guard let first = arguments.operands.first else { throw Arguments.missingFile(of: "run") }
@@ -103,18 +118,20 @@ struct RunOptions: Sendable {
     isQuiet = arguments.has("--quiet")
     pictures = PictureOptions(arguments)
     journal = try JournalOptions(arguments)
+    slurm = try SlurmOptions(arguments)
   }
 }
 
 enum RunCommand {
   static func run(_ arguments: Arguments) throws(UsageError) -> Int32 {
     let options = try RunOptions(arguments)
+    if let slurm = options.slurm, !options.isDryRun { return try SlurmCommand.run(options, slurm) }
     let whole = try RunFile(path: options.file)
     let selection = try options.targets.isEmpty ? nil : whole.selection(for: options.targets)
     let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
     guard !options.isDryRun else {
       Console.shared.write(file.script)
-      return Tool.ExitStatus.success
+      return ExitStatus.success
     }
     let inputs = (options.file == "-" ? [] : [options.file]) + (options.journal?.files ?? [])
     let pictures = try PictureFiles(options.pictures, apartFrom: inputs)
@@ -137,13 +154,13 @@ enum RunCommand {
     let hasPictures = pictures.write() && hasResults
     guard session.finishPrinting(with: summary.line) else {
       // The printing thread is in the midst of a write that may never end.
-      _exit(interruption.exitStatus ?? Tool.ExitStatus.failure)
+      _exit(interruption.exitStatus ?? ExitStatus.failure)
     }
     if let status = interruption.exitStatus { return status }
-    return summary.isSuccess && hasPictures ? Tool.ExitStatus.success : Tool.ExitStatus.failure
+    return summary.isSuccess && hasPictures ? ExitStatus.success : ExitStatus.failure
   }
 
-  private static func progress(of counter: RunCounter, _ options: RunOptions) -> ProgressLine? {
+  static func progress(of counter: RunCounter, _ options: RunOptions) -> ProgressLine? {
     let console = Console.shared
     guard !options.isQuiet else { return nil }
     if console.errorIsTerminal { return ProgressLine { counter.progress.line(width: Console.columns(of: 2)) } }

@@ -5,6 +5,8 @@ struct JournalOptions: Sendable {
   var path: String
   var resumes = false
   var takesOver = false
+  /// Goes on with the same run, in the place of its runner, on another machine's engine.
+  var attaches = false
 
   /// All that it takes.
   var files: [String] { [path, JournalLease.path(of: path)] }
@@ -14,6 +16,8 @@ struct JournalOptions: Sendable {
     .init(names: ["--resume"], help: "go on with the journal: what has succeeded and is unchanged is not run again"),
     .init(names: ["--take-over"], help: "go on with a journal whose runner, on another machine, has been silent for 60 s"),
   ]
+
+  init(path: String) { self.path = path }
 
   /// Nil if there is to be no journal.
   init?(_ arguments: Arguments) throws(UsageError) {
@@ -66,8 +70,12 @@ final class RunJournal: Sendable {
   private let ticking = DispatchQueue(label: "ownedops.journal", qos: .utility)
   private let synchronize: @Sendable (Int32) -> Int32?
   private let complaints = DispatchGroup()
+  private struct Listener {
+    var whenLost: (@Sendable () -> Void)?
+  }
+
   /// Told once when the lease is lost.
-  private let whenLost = Guarded<(@Sendable () -> Void)?>(nil)
+  private let listener = Guarded(Listener())
 
   // MARK: Beginning
 
@@ -75,11 +83,14 @@ final class RunJournal: Sendable {
   /// - Parameters:
   ///   - file: the whole graph.
   ///   - selection: the jobs that are to run now, by place; nil: all.
+  ///   - engine: where jobs run; nil: on this machine.
   ///   - now: of the wall clock.
   ///   - synchronize: returns the error, or nil.
+  ///   - isRunning: whether a keeper is there.
   init(
-    _ options: JournalOptions, _ file: RunFile, selection: [Bool]? = nil, now: Double = WallClock.now,
-    synchronize: @escaping @Sendable (Int32) -> Int32? = { JournalFile.synchronize($0) }
+    _ options: JournalOptions, _ file: RunFile, selection: [Bool]? = nil, engine: String? = nil, now: Double = WallClock.now,
+    synchronize: @escaping @Sendable (Int32) -> Int32? = { JournalFile.synchronize($0) },
+    isRunning: (MachineProcess) -> Bool = { $0.isRunning }
   ) throws(UsageError) {
     path = options.path
     self.synchronize = synchronize
@@ -102,7 +113,7 @@ final class RunJournal: Sendable {
       throw error.usageError(path)
     }
     do throws(UsageError) {
-      (descriptor, resumption) = try Self.begin(path, file, selection)
+      (descriptor, resumption) = try Self.begin(options, file, selection, engine, lease, isRunning)
     } catch {
       lease.giveUp()
       throw error
@@ -110,8 +121,10 @@ final class RunJournal: Sendable {
   }
 
   private static func begin(
-    _ path: String, _ file: RunFile, _ selection: [Bool]?
+    _ options: JournalOptions, _ file: RunFile, _ selection: [Bool]?, _ engine: String?, _ lease: JournalLease,
+    _ isRunning: (MachineProcess) -> Bool
   ) throws(UsageError) -> (descriptor: Int32, resumption: Resumption) {
+    let path = options.path
     let fresh = Resumption(jobs: selection?.count { $0 } ?? file.jobs.count)
     guard let descriptor = try JournalFile.open(path) else { return (try JournalFile.create(path, JournalHead(file).bytes), fresh) }
     guard JournalFile.size(of: descriptor) > 0 else {
@@ -119,7 +132,7 @@ final class RunJournal: Sendable {
       return (try JournalFile.create(path, JournalHead(file).bytes), fresh)
     }
     do throws(UsageError) {
-      return (descriptor, try resume(descriptor, path, file, selection))
+      return (descriptor, try resume(descriptor, options, file, selection, engine, lease, isRunning))
     } catch {
       close(descriptor)
       throw error
@@ -127,18 +140,25 @@ final class RunJournal: Sendable {
   }
 
   private static func resume(
-    _ descriptor: Int32, _ path: String, _ file: RunFile, _ selection: [Bool]?
+    _ descriptor: Int32, _ options: JournalOptions, _ file: RunFile, _ selection: [Bool]?, _ engine: String?, _ lease: JournalLease,
+    _ isRunning: (MachineProcess) -> Bool
   ) throws(UsageError) -> Resumption {
+    let path = options.path
     var journal = try JournalReader.read(descriptor, path: path)
+    if let run = journal.runs.last, !run.isEnded, let other = run.run.engine, other != engine, journal.jobs.contains(where: \.isUnderWay) {
+      throw UsageError("--resume: jobs of \(path) are with \(other); first see them end with ownedops attach \(path)")
+    }
     if journal.runs.contains(where: { !$0.isKept }) {
-      Predecessors.waitForKeepers(of: journal)
+      Predecessors.waitForKeepers(of: journal, isRunning: isRunning) { lease.keepIfDue() }
+      try checkHold(of: lease, path)
       // What they have written meanwhile.
       journal = try JournalReader.read(descriptor, path: path)
     }
     let killed = journal.runs.filter { !$0.isKept && $0.run.keeper != nil }
     let doubtful = killed.isEmpty ? [] : journal.jobs.filter(\.isUnderWay).map(\.definition.name)
-    let resumption = try Resumption(journal, file, selection: selection, path: path, doubtful: doubtful)
-    Predecessors.endLeftovers(of: killed.map(\.run), journal)
+    let resumption = try Resumption(journal, file, selection: selection, path: path, keepsEnds: options.attaches, doubtful: doubtful)
+    Predecessors.endLeftovers(of: killed.map(\.run), journal) { lease.keepIfDue() }
+    try checkHold(of: lease, path)
     if JournalFile.size(of: descriptor) > journal.length, ftruncate(descriptor, off_t(journal.length)) != 0 {
       throw UsageError("--journal: can't write \(path): \(RawFile.message(errno))")
     }
@@ -149,6 +169,11 @@ final class RunJournal: Sendable {
     return resumption
   }
 
+  /// To be called after a wait, and before anything is written.
+  private static func checkHold(of lease: JournalLease, _ path: String) throws(UsageError) {
+    guard lease.isHeld else { throw UsageError("--journal: \(path) has been taken over by another runner") }
+  }
+
   /// What to say before it begins.
   var notes: [String] { resumption.notes }
 
@@ -157,11 +182,14 @@ final class RunJournal: Sendable {
   ///   - interval: from one tick to the next.
   ///   - whenLost: called once, on any thread, if somebody else has taken over.
   func begin(
-    keeper: pid_t?, grace: Duration, keepsOrphans: Bool, interval: Duration = .seconds(1), whenLost: @escaping @Sendable () -> Void
+    keeper: pid_t?, grace: Duration, keepsOrphans: Bool, engine: String? = nil, interval: Duration = .seconds(1),
+    whenLost: @escaping @Sendable () -> Void
   ) throws(UsageError) {
-    let run = JournalRun(
+    var run = JournalRun(
       identifier: mark.text, runner: .current, keeper: keeper.map { MachineProcess(number: $0) }, grace: grace, keepsOrphans: keepsOrphans)
-    self.whenLost.withLock { $0 = whenLost }
+    run.engine = engine
+    listener.withLock { $0.whenLost = whenLost }
+    try Self.checkHold(of: lease, path)
     if let error = JournalFile.append(JournalEvent.run(run).line(), to: descriptor) {
       throw UsageError("--journal: can't write \(path): \(RawFile.message(error))")
     }
@@ -193,10 +221,11 @@ final class RunJournal: Sendable {
   func attemptEnded() { state.withLock { $0.running -= 1 } }
 
   /// What has become of a job, all attempts taken together.
-  func record(_ event: JournalEvent) {
+  /// - Parameter course: what has come before it and was seen elsewhere, with its times; it is written with it or not at all.
+  func record(_ event: JournalEvent, after course: [(event: JournalEvent, time: Double)] = []) {
     if lease.isStale { renew() }
     let failure = state.withLock { state -> String? in
-      let line = event.line()
+      let line = course.flatMap { $0.event.line(at: $0.time) } + event.line()
       guard state.unwritten.isEmpty, !state.isLost else {
         state.unwritten.append(line)
         return nil
@@ -302,7 +331,7 @@ final class RunJournal: Sendable {
       return (isNew, isFirstFailure)
     }
     if isFirstFailure { complain(reason) }
-    if isNew { whenLost.withLock { $0 }?() }
+    if isNew { listener.withLock { $0.whenLost }?() }
   }
 
   private func sync() {
@@ -363,35 +392,5 @@ final class RunJournal: Sendable {
     stopTicking()
     lease.giveUp()
     close(descriptor)
-  }
-}
-
-/// What runners that have died have left.
-enum Predecessors {
-  /// Blocks until no keeper of a dead runner is there.
-  static func waitForKeepers(of journal: Journal) {
-    for run in journal.runs where !run.isKept {
-      guard let keeper = run.run.keeper, keeper.isHere, keeper.isRunning else { continue }
-      var pause: UInt32 = 1_000
-      var waited: UInt32 = 0
-      while keeper.isRunning {
-        usleep(pause)
-        if waited <= 300_000, waited + pause > 300_000 {
-          let names = journal.jobs.filter(\.isUnderWay).map(\.definition.name)
-          let what = names.isEmpty ? "what an earlier runner has left" : Resumption.list(names)
-          Console.shared.note("ownedops: waiting for \(what), which an earlier runner has started; kill \(keeper.number) ends that")
-        }
-        waited = min(waited + pause, 1_000_000)
-        pause = min(pause * 2, 50_000)
-      }
-    }
-  }
-
-  /// Ends what the commands of killed keepers have left running on this machine.
-  static func endLeftovers(of runs: [JournalRun], _ journal: Journal) {
-    for run in runs where run.keeper?.isHere == true {
-      let groups = run.keepsOrphans ? Set(journal.jobs.filter(\.isUnderWay).compactMap(\.process)) : nil
-      RunMark(run.identifier).endBearers(grace: run.grace, only: groups)
-    }
   }
 }

@@ -68,8 +68,10 @@ final class RunSession: Sendable {
   let budget: DescriptorBudget
   var grace: Duration { options.grace }
 
+  /// - Parameter host: where commands run; nil: as the options have it.
   init(
-    _ file: RunFile, _ options: RunOptions, recorder: JobRecorder?, journal: RunJournal? = nil, results: JobResults? = nil
+    _ file: RunFile, _ options: RunOptions, recorder: JobRecorder?, journal: RunJournal? = nil, results: JobResults? = nil,
+    host: (any CommandHost)? = nil
   ) throws(UsageError) {
     self.file = file
     self.options = options
@@ -83,7 +85,7 @@ final class RunSession: Sendable {
       throw error
     }
     self.journal = journal
-    host = try Self.makeHost(file, options, journal, root)
+    self.host = if let host { host } else { try Self.makeHost(file, options, journal, root) }
     let keepsLogs = options.logDirectory != nil
     let queue = OwnerScopedQueue(
       name: "ownedops.run", maxConcurrentOperationCount: DescriptorBudget.mostJobs(wanted: options.jobs, logs: keepsLogs))
@@ -277,16 +279,18 @@ final class RunSession: Sendable {
 
   private static let interrupted = "interrupted"
 
-  /// Ends all owners; the second time, kills what is left without grace.
+  /// Ends all owners; the second time, kills what is left without grace. The second may come first, or while the first is under way.
   /// - Parameter count: how many times there has been a signal.
   func interrupt(_ count: Int) {
-    state.withLock { $0.interruptions = max($0.interruptions, count) }
-    guard count > 1 else {
-      recorder?.mark("interrupted")
-      cancelWhatWaits()
-      root.end()
-      return
+    let isNews = state.withLock { state in
+      defer { state.interruptions = max(state.interruptions, count) }
+      return state.interruptions == 0
     }
+    if isNews { recorder?.mark("interrupted") }
+    // Each time: nothing may begin after what is killed.
+    cancelWhatWaits()
+    root.end()
+    guard count > 1 else { return }
     host.hurry()
     for operation in state.withLock({ $0.operations.values.map { $0 } }) { operation.kill() }
     printer.giveUp(after: Self.patienceWithReaders)
@@ -335,7 +339,7 @@ final class RunSession: Sendable {
   /// Where the output of a job goes.
   func makeOutput(for job: RunFile.Job) throws(UsageError) -> JobOutput {
     let log = try logs?.open(job.name)
-    guard options.isLive else { return JobOutput(memory: memory, log: log) }
+    guard options.isLive else { return JobOutput(memory: memory, log: log, keepsLogOnly: options.keepsLogOnly) }
     let prefix = Self.prefix(job)
     return JobOutput(memory: memory, log: log) { [printer] output in printer.printLines(of: output, prefix: prefix) }
   }
@@ -365,7 +369,7 @@ final class RunSession: Sendable {
   /// Prints what a job has put out, in one piece with how it ended. Does not wait until it has been read.
   func show(_ operation: JobOperation, _ result: JobOperation.Result, seconds: Double, output: JobOutput?) {
     let prefix = options.isLive ? Self.prefix(operation.job) : nil
-    var line = Self.line(operation.job.name, result, seconds)
+    var line = RunReport.line(operation.job.name, result, seconds)
     if options.isQuiet, case .succeeded = result {
       guard prefix != nil else {
         output?.release()
@@ -378,17 +382,6 @@ final class RunSession: Sendable {
     printer.print(line, output, prefix: prefix)
   }
 
-  private static func line(_ name: String, _ result: JobOperation.Result, _ seconds: Double?) -> String {
-    let console = Console.shared
-    let shown = Array(name.utf8).escapedName
-    let time = seconds.map { " (\(Shown.seconds($0)))" } ?? ""
-    return switch result {
-    case .succeeded: "\(console.coloured("succeeded", "32")) \(shown)\(time)\n"
-    case .failed(let reason): "\(console.coloured("failed", "31")) \(shown): \(reason.controlsEscaped)\(time)\n"
-    case .cancelled(let reason): "\(console.coloured("cancelled", "33")) \(shown): \(reason.controlsEscaped)\(time)\n"
-    }
-  }
-
   /// `--results`.
   /// - Returns: false if they could not be written, which has been said.
   func writeResults(_ summary: RunSummary) -> Bool {
@@ -398,83 +391,22 @@ final class RunSession: Sendable {
   }
 
   private func record(of place: Int, _ end: JobSchedule.End?, _ results: JobResults) -> JobResults.Job {
-    let (outcome, reason): (String, String?) =
-      switch result(end) {
-      case .succeeded: ("succeeded", nil)
-      case .failed(let reason): ("failed", reason)
-      case .cancelled(let reason): ("cancelled", reason)
-      }
-    let job = file.jobs[place]
-    let attempts = results.attempts(of: place)
-    let seconds = attempts.first.flatMap { first in attempts.last.map { $0.end - first.begin } }
-    return JobResults.Job(
-      name: job.name, owner: job.owner.map { file.owners[$0].name }, command: job.command.words, directory: job.command.directory,
-      result: outcome, reason: reason, succeededBefore: outcome == "succeeded" && hasSucceededBefore(place) ? true : nil,
-      seconds: seconds, attempts: attempts)
+    let result = RunReport.result(end, of: file)
+    return RunReport.record(
+      of: place, in: file, result, succeededBefore: result == .succeeded && hasSucceededBefore(place), results.attempts(of: place))
   }
 
   // MARK: Summary
 
-  private static let mostCancelledShown = 50
-
-  private func result(_ end: JobSchedule.End?) -> JobOperation.Result {
-    switch end {
-    case .succeeded: .succeeded
-    case .failed(let reason): .failed(reason)
-    case .cancelled(let reason, _): .cancelled(reason)
-    case .blocked(let other): .cancelled("\(file.jobs[other].name) did not succeed")
-    // All have ended when this is asked.
-    case nil: .cancelled("it has not ended")
-    }
-  }
-
   private func summary() -> RunSummary {
-    var summary = RunSummary()
-    summary.before = journal?.resumption.doneCount ?? 0
-    var text = ""
     var events: [JournalEvent] = []
-    for (place, end) in schedule.ends.enumerated() {
+    let (summary, text) = RunReport.summary(schedule.ends, of: file, before: journal?.resumption.doneCount ?? 0) { place, reason in
       let job = file.jobs[place]
-      switch result(end) {
-      case .succeeded: summary.succeeded += 1
-      case .failed: summary.failed.append(job.name)
-      case .cancelled(let reason):
-        summary.cancelled += 1
-        // What had begun has been shown.
-        if case .cancelled(_, hasBegun: true)? = end { continue }
-        recorder?.cancelled(name: job.name, owner: ownerName(of: job), at: schedule.cancellationTime(of: place))
-        summary.neverBegun += 1
-        if journal != nil { events.append(.cancelled(job: job.name, reason: reason)) }
-        if summary.neverBegun <= Self.mostCancelledShown { text += Self.line(job.name, .cancelled(reason), nil) }
-      }
-    }
-    if summary.neverBegun > Self.mostCancelledShown {
-      text += "and \(Shown.count(summary.neverBegun - Self.mostCancelledShown)) more cancelled\n"
+      recorder?.cancelled(name: job.name, owner: ownerName(of: job), at: schedule.cancellationTime(of: place))
+      if journal != nil { events.append(.cancelled(job: job.name, reason: reason)) }
     }
     if !options.isQuiet, !text.isEmpty { printer.print(text) }
     journal?.record(events)
     return summary
-  }
-}
-
-struct RunSummary: Sendable {
-  var succeeded = 0
-  /// How many of these the journal knew of.
-  var before = 0
-  var failed: [String] = []
-  var cancelled = 0
-  var neverBegun = 0
-  var journalIsComplete = true
-
-  var isSuccess: Bool { failed.isEmpty && cancelled == 0 && journalIsComplete }
-
-  var line: String {
-    let before = before > 0 ? " (\(Shown.count(before)) before)" : ""
-    var line = "\(Shown.count(succeeded)) succeeded\(before), \(Shown.count(failed.count)) failed, \(Shown.count(cancelled)) cancelled"
-    if !failed.isEmpty {
-      line += "; failed: " + failed.prefix(20).map { Array($0.utf8).escapedName }.joined(separator: ", ")
-      if failed.count > 20 { line += " and \(Shown.count(failed.count - 20)) more" }
-    }
-    return line + "\n"
   }
 }

@@ -33,11 +33,7 @@ enum ThreadProbe {
   /// Not with `Thread`, which does not tell.
   private static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
     let context = Unmanaged.passRetained(Body(body))
-    #if canImport(Darwin)
-      var thread: pthread_t?
-    #else
-      var thread = pthread_t()
-    #endif
+    var thread = System.makeThread()
     let error = pthread_create(&thread, nil, { context in ThreadProbe.run(context) }, context.toOpaque())
     if error != 0 { context.release() }
     return error == 0

@@ -63,8 +63,8 @@ enum ScanCommand {
     }
     let hasPictures = pictures.write() && isShown
     if reason != nil, let status = interruption.exitStatus { return status }
-    guard hasPictures, console.failure == nil else { return Tool.ExitStatus.failure }
-    if reason != nil { return Tool.ExitStatus.budgetUsedUp }
-    return result.tally.unreadable > 0 ? Tool.ExitStatus.unreadable : Tool.ExitStatus.success
+    guard hasPictures, console.failure == nil else { return ExitStatus.failure }
+    if reason != nil { return ExitStatus.budgetUsedUp }
+    return result.tally.unreadable > 0 ? ExitStatus.unreadable : ExitStatus.success
   }
 }

@@ -56,13 +56,13 @@ struct ScanComparison {
     console.write(Self.table(answers.map(Self.row), width: Console.columns(of: 1)))
     if answers.contains(where: { $0.1.run.endedBy != nil }) {
       console.write("the budget ended some, so their answers are not complete\n")
-      return Tool.ExitStatus.budgetUsedUp
+      return ExitStatus.budgetUsedUp
     }
     let areEqual = answers.dropFirst().allSatisfy { $0.1.groups == answers[0].1.groups && $0.1.counts == answers[0].1.counts }
     let groups = Shown.count(answers[0].1.groups.count, "group")
     console.write(areEqual ? "same answer from all: \(groups) of duplicates\n" : "the answers differ; did files change meanwhile?\n")
-    guard areEqual else { return Tool.ExitStatus.failure }
-    return answers.contains { $0.1.counts.unreadable > 0 } ? Tool.ExitStatus.unreadable : Tool.ExitStatus.success
+    guard areEqual else { return ExitStatus.failure }
+    return answers.contains { $0.1.counts.unreadable > 0 } ? ExitStatus.unreadable : ExitStatus.success
   }
 
   private static func row(_ engine: ScanOptions.EngineName, _ answer: Answer) -> [String] {

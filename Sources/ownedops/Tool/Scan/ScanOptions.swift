@@ -113,6 +113,9 @@ struct ScanOptions: Sendable {
       }
       guard let list = RawFile.contents(of: 0) else { throw UsageError("scan: can't read standard input: \(RawFile.message(errno))") }
       let end = endsPathsWithNUL ? 0 : UInt8(ascii: "\n")
+      guard endsPathsWithNUL || !list.contains(0) else {
+        throw UsageError("scan: the paths on standard input end with NUL; give --null (-0), too")
+      }
       for path in list.split(separator: end) {
         // It may have gone since the list was made.
         if let problem = given.add(Array(path)) { missing.append(problem) }

@@ -1,6 +1,7 @@
 import Foundation
 
-/// A value behind a lock, for what threads share. A word larger than the value, and the system's lock.
+/// A value behind a lock, for what threads share. A word larger than the value, and the system's lock. Not a function itself, but a
+/// structure that has it: each look would wrap it in two more thunks.
 final class Guarded<Value>: @unchecked Sendable {  // `value` is touched under `mutex` only
   private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private var value: Value

@@ -27,7 +27,7 @@ enum StatusCommand {
     let report = StatusReport(journal)
     Console.shared.write(arguments.has("--json") ? report.json : report.text)
     pictures.recorder?.replace(with: JournalPicture.record(of: journal))
-    guard pictures.write() else { return Tool.ExitStatus.failure }
-    return journal.jobs.allSatisfy(\.hasSucceeded) ? Tool.ExitStatus.success : Tool.ExitStatus.failure
+    guard pictures.write() else { return ExitStatus.failure }
+    return journal.jobs.allSatisfy(\.hasSucceeded) ? ExitStatus.success : ExitStatus.failure
   }
 }

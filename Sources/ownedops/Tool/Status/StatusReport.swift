@@ -22,8 +22,9 @@ struct StatusReport {
     if !journal.tornLines.isEmpty {
       text += "\(Shown.count(journal.tornLines.count, "line")) not whole, passed over\n"
     }
-    text += section("running", journal.jobs.filter { $0.state == .running || $0.state == .submitted }) { job in
-      guard let start = job.startedAt else { return "is being started" }
+    text += section(isCutOff ? "cut off" : "running", journal.jobs.filter(\.isUnderWay)) { job in
+      guard let start = job.startedAt else { return isCutOff ? "may not have begun" : "is being started" }
+      guard !isCutOff else { return "began \(Shown.seconds(max(0, now - start))) ago, and nobody has seen its end" }
       let process = job.process.map { ", process \($0)" } ?? ""
       return "for \(Shown.seconds(max(0, now - start)))\(process)\(job.attempt > 1 ? ", attempt \(job.attempt)" : "")"
     }
@@ -64,7 +65,7 @@ struct StatusReport {
   private var counts: String {
     var parts = ["\(Shown.count(journal.jobs.count { $0.hasSucceeded })) of \(Shown.count(journal.jobs.count, "job")) succeeded"]
     let others: [(String, (Journal.Job) -> Bool)] = [
-      ("running", { $0.isUnderWay }), ("failed", Self.hasFailed), ("cancelled", { $0.state == .cancelled }),
+      (isCutOff ? "cut off" : "running", { $0.isUnderWay }), ("failed", Self.hasFailed), ("cancelled", { $0.state == .cancelled }),
       ("waiting", { $0.state == .waiting }),
     ]
     for (name, holds) in others {
@@ -72,6 +73,12 @@ struct StatusReport {
       if count > 0 { parts.append("\(Shown.count(count)) \(name)") }
     }
     return parts.joined(separator: ", ")
+  }
+
+  /// Runner and keeper have gone: nobody will say what became of the jobs that were under way.
+  private var isCutOff: Bool {
+    guard let last = journal.runs.last, last.run.engine == nil, !last.isKept else { return false }
+    return last.isEnded || presence(last.run.runner) == .gone && last.run.keeper.map { presence($0) == .gone } ?? true
   }
 
   private enum Presence {
@@ -85,7 +92,10 @@ struct StatusReport {
   private var workers: [String] {
     guard let last = journal.runs.last else { return ["no runner has been at work"] }
     guard !last.isEnded else {
-      return [last.isKept ? "the last run has ended" : "the last run has ended without its keeper; run again with --resume"]
+      return [
+        last.isKept || last.run.engine != nil
+          ? "the last run has ended" : "the last run has ended without its keeper; run again with --resume"
+      ]
     }
     var lines: [String] = []
     let run = last.run
@@ -93,6 +103,8 @@ struct StatusReport {
     case .atWork: lines.append("process \(run.runner.number) is at work")
     case .elsewhere:
       lines.append("process \(run.runner.number) on \(run.runner.host) was last heard of \(Shown.seconds(max(0, now - last.lastTime))) ago")
+    case .gone where run.engine != nil:
+      lines.append("the runner, process \(run.runner.number), has left; go on with ownedops attach")
     case .gone: lines.append("the runner, process \(run.runner.number), has gone before its end; run again with --resume")
     }
     if let keeper = run.keeper, !last.isKept, presence(run.runner) == .gone {

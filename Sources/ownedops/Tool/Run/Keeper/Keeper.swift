@@ -92,7 +92,7 @@ struct Keeper {
 
   /// What the process does: standard input is the socket, standard output the journal.
   static func serve(_ arguments: [String]) -> Int32 {
-    guard arguments.count == 4, let milliseconds = Int(arguments[1]) else { return Tool.ExitStatus.badInput }
+    guard arguments.count == 4, let milliseconds = Int(arguments[1]) else { return ExitStatus.badInput }
     for number in Interruption.signals where number != SIGTERM { signal(number, SIG_IGN) }
     KeeperSignals.prepare()
     // Who reads the runner's standard error is not to wait for us.
@@ -105,7 +105,7 @@ struct Keeper {
     dup2(nowhere, 1)
     close(nowhere)
     _ = fcntl(socket, F_SETFL, O_NONBLOCK)
-    ChildReaper.adoptOrphans()
+    System.adoptOrphans()
     let keepsOrphans = arguments[2] == "keep"
     let processGuard = ProcessGuard(
       grace: .milliseconds(milliseconds), keepsOrphans: keepsOrphans, mark: RunMark(arguments[0]), reaper: nil)
@@ -113,7 +113,7 @@ struct Keeper {
       socket: socket, journal: KeeperJournal(descriptor: journal, lease: arguments[3], run: arguments[0]),
       grace: .milliseconds(milliseconds), keepsOrphans: keepsOrphans, processGuard: processGuard)
     keeper.serve()
-    return Tool.ExitStatus.success
+    return ExitStatus.success
   }
 
   private init(socket: Int32, journal: KeeperJournal, grace: Duration, keepsOrphans: Bool, processGuard: ProcessGuard?) {
@@ -402,27 +402,23 @@ struct Keeper {
 
   /// Asks what has left its job's group to end, and makes it.
   private mutating func orphansAreGone() -> Bool {
-    #if os(Linux)
-      guard !keepsOrphans else { return true }
-      let own = OutputSink.processes.union(processGuard.map { [$0.process] } ?? [])
-      let now = ContinuousClock.now
-      let left = ProcessTable().descendants(of: getpid(), except: own).filter { orphanDeadlines[$0].map { $0 + .seconds(1) > now } ?? true }
-      for process in left {
-        if let deadline = orphanDeadlines[process] {
-          if deadline <= now || isHurried { kill(process.number, SIGKILL) }
-        } else {
-          orphanDeadlines[process] = isHurried ? now : now + grace
-          ProcessGroup.signalProcess(process.number, isHurried ? SIGKILL : SIGTERM)
-        }
+    guard !keepsOrphans else { return true }
+    let own = OutputSink.processes.union(processGuard.map { [$0.process] } ?? [])
+    let now = ContinuousClock.now
+    let left = ProcessTable().descendants(of: getpid(), except: own).filter { orphanDeadlines[$0].map { $0 + .seconds(1) > now } ?? true }
+    for process in left {
+      if let deadline = orphanDeadlines[process] {
+        if deadline <= now || isHurried { kill(process.number, SIGKILL) }
+      } else {
+        orphanDeadlines[process] = isHurried ? now : now + grace
+        ProcessGroup.signalProcess(process.number, isHurried ? SIGKILL : SIGTERM)
       }
-      if left.count != orphansShown {
-        orphansShown = left.count
-        reply(.leftBehind(left.count))
-      }
-      return left.isEmpty
-    #else
-      return true
-    #endif
+    }
+    if left.count != orphansShown {
+      orphansShown = left.count
+      reply(.leftBehind(left.count))
+    }
+    return left.isEmpty
   }
 
   /// Says its last words.

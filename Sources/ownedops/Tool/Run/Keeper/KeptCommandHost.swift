@@ -36,13 +36,7 @@ final class KeptCommandHost: CommandHost {
     whenKilled: @escaping @Sendable () -> Void
   ) throws(UsageError) {
     var ends: [Int32] = [-1, -1]
-    #if os(Linux)
-      let made = socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends)
-    #else
-      let made = socketpair(AF_UNIX, SOCK_STREAM, 0, &ends)
-      for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-    #endif
-    guard made == 0 else { throw UsageError("can't make a pair of sockets: \(RawFile.message(errno)); see ulimit -n") }
+    guard System.openSockets(&ends) == 0 else { throw UsageError("can't make a pair of sockets: \(RawFile.message(errno)); see ulimit -n") }
     let (ours, theirs) = (ends[0], ends[1])
     defer { close(theirs) }
     let words =

@@ -2,23 +2,32 @@
 enum ShellText {
   private static let plain = Set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+:,./-".utf8)
   /// Which are no commands where a command begins.
-  private static let reserved: Set<String> = [
+  static let reserved: Set<String> = [
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "function", "select", "time", "coproc",
   ]
 
-  /// One word, in quotes where it needs them; in `$'...'`, which dash does not know, only if there are characters that a terminal obeys.
+  /// One word, in quotes where it needs them; of what `printf` makes only if there are characters that a terminal obeys.
   static func quoted(_ word: String) -> String {
     guard !word.isEmpty else { return "''" }
     if word.utf8.allSatisfy(plain.contains) { return word }
     guard word.unicodeScalars.contains(where: { $0.isControl && $0 != "\n" && $0 != "\t" }) else {
       return "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
     }
-    var result = "$'"
-    for scalar in word.unicodeScalars {
+    // The shell takes line ends from the end of what is put out.
+    let last = word.lastIndex { $0 != "\n" } ?? word.startIndex
+    let lineEnds = String(word[word.index(after: last)...])
+    return "\"$(printf '\(format(word[...last]))')\"" + (lineEnds.isEmpty ? "" : quoted(lineEnds))
+  }
+
+  /// What `printf` puts the text out for. Escapes have three digits: more would belong to them whatever follows.
+  private static func format(_ text: Substring) -> String {
+    var result = ""
+    for scalar in text.unicodeScalars {
       switch scalar {
-      case "'", "\\": result += "\\\(scalar)"
-      case "\n": result += "\\n"
-      case "\t": result += "\\t"
+      case "%": result += "%%"
+      case "\\": result += "\\\\"
+      case "'": result += "\\047"
+      case "-" where result.isEmpty: result += "\\055"  // or it would be an option
       default:
         guard scalar.isControl else {
           result.unicodeScalars.append(scalar)
@@ -27,25 +36,11 @@ enum ShellText {
         for byte in String(scalar).utf8 { result += "\\" + octal(byte) }
       }
     }
-    return result + "'"
+    return result
   }
 
-  /// Three digits: more would belong to it whatever follows.
   private static func octal(_ byte: UInt8) -> String {
     let digits = String(byte, radix: 8)
     return String(repeating: "0", count: 3 - digits.count) + digits
-  }
-
-  /// To be pasted into a shell: with the directory and the environment of the command, in a subshell if it changes the directory.
-  static func line(_ command: ChildProcess.Command) -> String {
-    var words = command.words.map(quoted)
-    if let first = words.first, reserved.contains(first) { words[0] = "'\(first)'" }
-    if !command.environment.isEmpty {
-      let variables = command.environment.sorted { $0.key < $1.key }
-      words = ["env"] + variables.map { quoted($0.key) + "=" + ($0.value.isEmpty ? "" : quoted($0.value)) } + words
-    }
-    let line = words.joined(separator: " ")
-    guard let directory = command.directory else { return line }
-    return "(cd \(directory.hasPrefix("-") ? "-- " : "")\(quoted(directory)) && \(line))"
   }
 }

@@ -19,7 +19,7 @@ struct StreamHash {
     length &+= UInt64(bytes.count)
   }
 
-  @inline(__always)
+  @inline(__always)  // for each word that is hashed
   private mutating func mix(_ word: UInt64) {
     let product = (state ^ word).multipliedFullWidth(by: 0xd6e8_feb8_6659_fd93)
     state = (product.high ^ product.low) &+ 0xa076_1d64_78bd_642f

@@ -31,20 +31,47 @@ struct RunFile: Sendable {
     var processors = 1
     /// In bytes, of what `--memory` allows.
     var memory = 0
+    /// What only a cluster heeds. An object, because most jobs say nothing of it.
+    var cluster: ClusterRequest?
+  }
+
+  /// What a job wants of Slurm beyond what this machine knows, too.
+  final class ClusterRequest: Sendable, Hashable {
+    let gpus: Int?
+    let partition: String?
+    let account: String?
+    let constraint: String?
+    /// For `sbatch`, as they stand in the file.
+    let options: [String]
+
+    init(gpus: Int?, partition: String?, account: String?, constraint: String?, options: [String]) {
+      self.gpus = gpus
+      self.partition = partition
+      self.account = account
+      self.constraint = constraint
+      self.options = options
+    }
+
+    private var values: [[String?]] { [[gpus.map { String($0) }, partition, account, constraint], options] }
+    static func == (left: ClusterRequest, right: ClusterRequest) -> Bool { left === right || left.values == right.values }
+    func hash(into hasher: inout Hasher) { hasher.combine(values) }
   }
 
   let owners: [Owner]
   let jobs: [Job]
 
   /// Reads a file, or standard input for `-`.
-  init(path: String) throws(UsageError) {
+  init(path: String) throws(UsageError) { try self.init(Self.document(at: path), source: path == "-" ? "standard input" : path) }
+
+  /// The text of a file, or of standard input for `-`.
+  static func document(at path: String) throws(UsageError) -> [UInt8] {
     let descriptor = path == "-" ? dup(0) : open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { throw UsageError("can't read \(path): \(RawFile.message(errno))") }
     defer { close(descriptor) }
     guard let document = RawFile.contents(of: descriptor) else {
       throw UsageError("can't read \(path): it is a directory, or reading failed")
     }
-    try self.init(document, source: path == "-" ? "standard input" : path)
+    return document
   }
 
   init(_ data: Data, source: String) throws(UsageError) { try self.init(Array(data), source: source) }

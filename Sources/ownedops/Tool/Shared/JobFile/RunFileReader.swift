@@ -91,9 +91,10 @@ final class RunFileReader {
     return try fields.duration("after").map { .after($0) }
   }
 
-  private static let jobKeys = [
-    "name", "owner", "after", "command", "priority", "directory", "environment", "timeout", "retries", "cpus", "memory", "when",
-  ]
+  private static let jobKeys =
+    [
+      "name", "owner", "after", "command", "priority", "directory", "environment", "timeout", "retries", "cpus", "memory", "when",
+    ] + ClusterRequestReader.keys
 
   private func readJob(_ element: JSONValue) throws(JSONFault) {
     let place = jobs.count
@@ -188,6 +189,7 @@ final class RunFileReader {
     guard job.processors >= 1 else { throw fields.error("\"cpus\" is \(job.processors); it must be 1 or more", at: "cpus") }
     job.memory = try fields.size("memory") ?? 0
     guard job.retries >= 0 else { throw fields.error("\"retries\" is \(job.retries); it must be 0 or more", at: "retries") }
+    job.cluster = try ClusterRequestReader.read(fields)
     return job
   }
 

@@ -276,8 +276,10 @@ struct JournalReader {
       change(name) { job in
         job.state = .running
         job.attempt = attempt
-        job.process = process
-        if job.startedAt == nil { job.startedAt = time }
+        // Of a job on a cluster it is not known.
+        job.process = process > 0 ? process : nil
+        // From a cluster it may be heard twice: when it was seen to run, and when it says itself since when it had.
+        job.startedAt = min(job.startedAt ?? time, time)
       }
     case .exited(let name, let attempt, let exit):
       change(name) { job in

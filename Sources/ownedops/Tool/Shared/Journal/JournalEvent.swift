@@ -168,6 +168,8 @@ struct JournalRun: Equatable, Sendable {
   /// From SIGTERM to SIGKILL.
   let grace: Duration
   let keepsOrphans: Bool
+  /// Where its jobs run; nil: on the runner's machine.
+  var engine: String?
 
   init(identifier: String, runner: MachineProcess, keeper: MachineProcess?, grace: Duration, keepsOrphans: Bool) {
     self.identifier = identifier
@@ -184,6 +186,7 @@ struct JournalRun: Equatable, Sendable {
     keeper = MachineProcess(line, prefix: "keeper")
     grace = .milliseconds(line["grace"]?.asInteger ?? 5000)
     keepsOrphans = line["keepsOrphans"]?.asBool ?? false
+    engine = line["engine"]?.asText
   }
 
   fileprivate func add(to line: inout JournalLine) {
@@ -192,5 +195,6 @@ struct JournalRun: Equatable, Sendable {
     keeper?.add(to: &line, prefix: "keeper")
     line.add("grace", Int(min(grace.inSeconds, 1e9) * 1000))
     if keepsOrphans { line.add("keepsOrphans", true) }
+    if let engine { line.add("engine", engine) }
   }
 }

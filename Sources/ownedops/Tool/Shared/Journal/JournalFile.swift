@@ -64,19 +64,54 @@ enum JournalFile {
   }
 
   /// Makes a journal with these lines, all or nothing, and opens it to be added to. An empty file of that name is replaced. Only for who
-  /// has the lease.
+  /// has the lease, which a take-over may have left two with: so the draft is locked while it is written, and one that is there is written
+  /// anew only if it is the beginning of a journal and nobody has locked it, as after a runner's death.
   static func create(_ path: String, _ lines: [UInt8]) throws(UsageError) -> Int32 {
     let path = target(of: path)
     let draft = path + ".new"
-    let descriptor = Foundation.open(draft, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
-    guard descriptor >= 0 else { throw UsageError("--journal: can't create \(path): \(RawFile.message(errno))") }
+    let descriptor = try openDraft(draft, of: path)
     var error = RawFile.writeAll(lines, to: descriptor)
     if error == nil, fsync(descriptor) != 0, errno != EINVAL { error = errno }
     if error == nil, rename(draft, path) != 0 { error = errno }
-    guard let error else { return descriptor }
-    close(descriptor)
+    guard let error else {
+      flock(descriptor, LOCK_UN)
+      return descriptor
+    }
     unlink(draft)
+    close(descriptor)
     throw UsageError("--journal: can't create \(path): \(RawFile.message(error))")
+  }
+
+  /// Opens a draft that is empty, and locks it.
+  private static func openDraft(_ draft: String, of path: String) throws(UsageError) -> Int32 {
+    let new = Foundation.open(draft, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0o666)
+    if new >= 0 {
+      // Where there are no locks it goes on without: it is ours because we have made it.
+      if flock(new, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK { return new }
+      close(new)
+    } else if errno != EEXIST {
+      throw UsageError("--journal: can't create \(path): \(RawFile.message(errno))")
+    } else {
+      let old = Foundation.open(draft, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+      if old >= 0 {
+        if flock(old, LOCK_EX | LOCK_NB) == 0, isBeginning(old, draft), ftruncate(old, 0) == 0 { return old }
+        close(old)
+      }
+    }
+    throw UsageError(
+      "--journal: can't create \(path): \(draft), as which it is begun, is there already; remove it if no other runner is at work")
+  }
+
+  /// Whether this is the file of that name, and holds what may be a part of a journal's first line.
+  private static func isBeginning(_ descriptor: Int32, _ path: String) -> Bool {
+    var opened = stat()
+    var named = stat()
+    guard fstat(descriptor, &opened) == 0, lstat(path, &named) == 0, FileIdentity(opened) == FileIdentity(named) else { return false }
+    guard opened.st_mode & S_IFMT == S_IFREG, opened.st_nlink == 1 else { return false }
+    let mark = Array(#"{"event":"journal""#.utf8)
+    var bytes = [UInt8](repeating: 0, count: mark.count)
+    let count = bytes.withUnsafeMutableBytes { RawFile.fill($0, from: descriptor, at: 0) }
+    return count >= 0 && bytes[..<count].elementsEqual(mark[..<count])
   }
 
   /// Sets room aside behind the end, so that lines that are to come will fit.
@@ -85,25 +120,10 @@ enum JournalFile {
     let size = size(of: descriptor)
     // The file system does not ask for the limit on the length of files when it only sets aside.
     guard size + count <= FileLengthLimit.current else { return EFBIG }
-    #if os(Linux)
-      guard let function = allocateFunction else { return nil }
-      let keepSize: Int32 = 1
-      while function(descriptor, keepSize, off_t(size), off_t(count)) != 0 {
-        let error = errno
-        if error == EINTR { continue }
-        return [ENOSPC, EDQUOT, EFBIG].contains(error) ? error : nil
-      }
-    #endif
-    return nil
+    guard let error = System.setAside(count, behind: size, of: descriptor) else { return nil }
+    return [ENOSPC, EDQUOT, EFBIG].contains(error) ? error : nil
   }
 
   /// Gives back what was set aside and not used.
   static func giveBackReserve(of descriptor: Int32) { _ = ftruncate(descriptor, off_t(size(of: descriptor))) }
-
-  #if os(Linux)
-    private typealias Allocate = @convention(c) (Int32, Int32, off_t, off_t) -> Int32
-
-    /// Looked up, because the header hides it from Swift.
-    private static let allocateFunction = dlsym(nil, "fallocate").map { unsafeBitCast($0, to: Allocate.self) }
-  #endif
 }

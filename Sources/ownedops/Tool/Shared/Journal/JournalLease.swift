@@ -122,25 +122,39 @@ final class JournalLease: Sendable {
   }
 
   /// Says that the holder is there.
+  /// - Parameter pause: called again and again while another has the file's lock.
   /// - Returns: false if the lease is no longer held.
-  func keep() -> Bool {
-    record.withLock { record in
-      let now = WallClock.now
-      let descriptor: Int32
-      do throws(Refusal) {
-        descriptor = try Self.open(path, creates: false)
-        defer { close(descriptor) }
-        guard try Self.read(descriptor)?.identifier == identifier else { return false }
-        record.heartbeat = now
-        _ = Self.write(record, to: descriptor)
-        return true
-      } catch {
-        if case .gone = error { return false }
-        // What can't be looked at for the moment is no proof.
-        return true
-      }
+  func keep(pause: () -> Void = JournalLease.pause) -> Bool {
+    look(pause) { descriptor in
+      var spoken = record.withLock { $0 }
+      spoken.heartbeat = WallClock.now
+      // Others know of no heartbeat that is not written.
+      if Self.write(spoken, to: descriptor) == nil { record.withLock { $0.heartbeat = spoken.heartbeat } }
     }
   }
+
+  /// False if the lease is known to be no longer held. Says nothing to others.
+  var isHeld: Bool { look(Self.pause) { _ in } }
+
+  /// - Parameter found: called with the file, locked, if it is the holder's.
+  private func look(_ pause: () -> Void, _ found: (Int32) -> Void) -> Bool {
+    do throws(Refusal) {
+      // Not under the lock of the record: the wait for the file may take its time.
+      let descriptor = try Self.open(path, creates: false, pause: pause)
+      defer { close(descriptor) }
+      guard try Self.read(descriptor)?.identifier == identifier else { return false }
+      found(descriptor)
+      return true
+    } catch {
+      if case .gone = error { return false }
+      // What can't be looked at for the moment is no proof.
+      return true
+    }
+  }
+
+  /// For long waits: does so if the last time is an ``interval`` ago.
+  /// - Returns: false if the lease is known to be no longer held.
+  func keepIfDue() -> Bool { abs(WallClock.now - record.withLock { $0.heartbeat }) < Self.interval || keep() }
 
   /// It has been silent for so long, stopped or asleep, that somebody may soon take over, or has: ``keep()`` tells.
   var isStale: Bool { Self.isStale(record.withLock { $0.heartbeat }) }
@@ -178,14 +192,18 @@ final class JournalLease: Sendable {
 
   // MARK: The file
 
+  static func pause() { usleep(2000) }
+
   /// Opens and locks. Somebody who gives up takes the name away: then it is another file that counts.
-  private static func open(_ path: String, creates: Bool, patience: Duration = patienceWithLocks) throws(Refusal) -> Int32 {
+  private static func open(
+    _ path: String, creates: Bool, patience: Duration = patienceWithLocks, pause: () -> Void = pause
+  ) throws(Refusal) -> Int32 {
     let deadline = ContinuousClock.now + patience
     while true {
       let descriptor = Foundation.open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | (creates ? O_CREAT : 0), 0o666)
       guard descriptor >= 0 else { throw errno == ENOENT && !creates ? .gone : .failed(errno) }
       do throws(Refusal) {
-        try lock(descriptor, until: deadline)
+        try lock(descriptor, until: deadline, pause)
         if try hasItsName(descriptor, path) { return descriptor }
       } catch {
         close(descriptor)
@@ -196,13 +214,13 @@ final class JournalLease: Sendable {
     }
   }
 
-  private static func lock(_ descriptor: Int32, until deadline: ContinuousClock.Instant) throws(Refusal) {
+  private static func lock(_ descriptor: Int32, until deadline: ContinuousClock.Instant, _ pause: () -> Void) throws(Refusal) {
     while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
       switch errno {
       case EINTR: continue
       case EWOULDBLOCK:
         guard .now < deadline else { throw .locked(FileLocks.holder(of: descriptor)) }
-        usleep(2000)
+        pause()
       // Where there are no locks it goes on without: the record is what counts.
       case EINVAL, ENOLCK, ENOSYS, ENOTSUP, EOPNOTSUPP: return
       default: throw .hidden(errno)

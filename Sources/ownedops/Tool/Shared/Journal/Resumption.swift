@@ -23,8 +23,11 @@ struct Resumption: Sendable {
   /// - Parameters:
   ///   - file: the whole graph.
   ///   - selection: the jobs that are to run now, with all that they depend on; nil: all.
+  ///   - keepsEnds: the same run goes on: what has succeeded is done, whatever it depends on.
   ///   - doubtful: may have run, though no end of them is known: names.
-  init(_ journal: Journal, _ file: RunFile, selection: [Bool]? = nil, path: String, doubtful: [String]) throws(UsageError) {
+  init(
+    _ journal: Journal, _ file: RunFile, selection: [Bool]? = nil, path: String, keepsEnds: Bool = false, doubtful: [String]
+  ) throws(UsageError) {
     isDone = Array(repeating: false, count: file.jobs.count)
     try Self.check(journal, file, path: path)
     for name in doubtful {
@@ -35,7 +38,7 @@ struct Resumption: Sendable {
       notes.append("a keeper was killed: \(Self.list(doubtful)) may have run already; \(pronoun) again, at least once in all")
     }
     note(journal.tornLines, path)
-    decide(journal, file, selection, dependents: Self.order(of: file))
+    decide(journal, file, selection, keepsEnds, order: Self.order(of: file))
     if let selection { isDone = zip(isDone, selection).filter(\.1).map(\.0) }
     doneCount = isDone.count { $0 }
   }
@@ -77,7 +80,7 @@ struct Resumption: Sendable {
     return order
   }
 
-  private mutating func decide(_ journal: Journal, _ file: RunFile, _ selection: [Bool]?, dependents order: [Int]) {
+  private mutating func decide(_ journal: Journal, _ file: RunFile, _ selection: [Bool]?, _ keepsEnds: Bool, order: [Int]) {
     var changes: [(name: String, what: String)] = []
     var followers = 0
     // Or has to, because of what runs now.
@@ -100,7 +103,7 @@ struct Resumption: Sendable {
       guard known.hasSucceeded else { continue }
       if let change {
         changes.append((job.name, change))
-      } else if job.after.allSatisfy({ isDone[$0] }) {
+      } else if keepsEnds || job.after.allSatisfy({ isDone[$0] }) {
         isDone[place] = true
         if known.state == .exited { unseen.append(place) }
       } else {

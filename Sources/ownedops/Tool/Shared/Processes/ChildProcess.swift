@@ -30,13 +30,8 @@ enum ChildProcess {
   ///   - output: becomes standard output and standard error.
   ///   - keepsError: standard error is ours.
   static func start(_ command: Command, input: Int32? = nil, output: Int32, keepsError: Bool = false) throws(StartFailure) -> pid_t {
-    #if canImport(Darwin)
-      var actions: posix_spawn_file_actions_t?
-      var attributes: posix_spawnattr_t?
-    #else
-      var actions = posix_spawn_file_actions_t()
-      var attributes = posix_spawnattr_t()
-    #endif
+    var actions = System.makeSpawnActions()
+    var attributes = System.makeSpawnAttributes()
     posix_spawn_file_actions_init(&actions)
     posix_spawnattr_init(&attributes)
     defer {
@@ -50,7 +45,7 @@ enum ChildProcess {
     }
     posix_spawn_file_actions_adddup2(&actions, output, 1)
     if !keepsError { posix_spawn_file_actions_adddup2(&actions, output, 2) }
-    if let directory = command.directory, !addDirectory(directory, to: &actions) {
+    if let directory = command.directory, !System.addDirectory(directory, to: &actions) {
       throw StartFailure("can't start \(command.words[0]) in \(directory): the system offers no way to")
     }
 
@@ -60,10 +55,7 @@ enum ChildProcess {
     posix_spawnattr_setsigmask(&attributes, &signals)
     for signal in [SIGPIPE, SIGXFSZ] + Interruption.signals { sigaddset(&signals, signal) }
     posix_spawnattr_setsigdefault(&attributes, &signals)
-    var flags = Int32(POSIX_SPAWN_SETSIGDEF) | Int32(POSIX_SPAWN_SETSIGMASK) | newSession
-    #if canImport(Darwin)
-      flags |= Int32(POSIX_SPAWN_CLOEXEC_DEFAULT)
-    #endif
+    let flags = Int32(POSIX_SPAWN_SETSIGDEF) | Int32(POSIX_SPAWN_SETSIGMASK) | System.spawnFlags
     posix_spawnattr_setflags(&attributes, Int16(flags))
 
     var process: pid_t = 0
@@ -75,31 +67,6 @@ enum ChildProcess {
     guard error == 0 else { throw failure(error, command) }
     return process
   }
-
-  /// `POSIX_SPAWN_SETSID`, which headers hide from Swift.
-  #if canImport(Darwin)
-    private static let newSession: Int32 = 0x400
-  #else
-    private static let newSession: Int32 = 0x80
-  #endif
-
-  #if canImport(Darwin)
-    private static func addDirectory(_ directory: String, to actions: inout posix_spawn_file_actions_t?) -> Bool {
-      posix_spawn_file_actions_addchdir_np(&actions, directory) == 0
-    }
-  #else
-    private typealias AddDirectory = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, UnsafePointer<CChar>) -> Int32
-
-    /// Looked up, because the header hides it from Swift.
-    private static let addDirectoryFunction = dlsym(nil, "posix_spawn_file_actions_addchdir_np").map {
-      unsafeBitCast($0, to: AddDirectory.self)
-    }
-
-    private static func addDirectory(_ directory: String, to actions: inout posix_spawn_file_actions_t) -> Bool {
-      guard let function = addDirectoryFunction else { return false }
-      return function(&actions, directory) == 0
-    }
-  #endif
 
   /// The system looks commands up in our `PATH`; where the job sets its own, we look.
   private static func path(of command: Command) -> String {

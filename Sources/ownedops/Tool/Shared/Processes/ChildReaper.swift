@@ -31,7 +31,7 @@ final class ChildReaper: Sendable {
   private let work = DispatchSemaphore(value: 0)
 
   private init() {
-    Self.adoptOrphans()
+    System.adoptOrphans()
     let thread = Thread { [self] in loop() }
     thread.name = "ownedops.reaper"
     thread.start()
@@ -67,7 +67,7 @@ final class ChildReaper: Sendable {
       isOver.signal()
     }
     isOver.wait()
-    return result.withLock { $0 } ?? .status(Tool.ExitStatus.failure)
+    return result.withLock { $0 } ?? .status(ExitStatus.failure)
   }
 
   /// The end of a process started with `start`. Call this or ``end(of:)`` once.
@@ -119,20 +119,10 @@ final class ChildReaper: Sendable {
     handler?(end)
   }
 
-  private static func exit(_ status: Int32) -> Exit {
+  /// - Parameter status: as `wait` tells it.
+  static func exit(_ status: Int32) -> Exit {
     let signal = status & 0x7f
     return signal == 0 ? .status((status >> 8) & 0xff) : .signal(signal)
-  }
-
-  /// From now on orphans of our children are ours.
-  static func adoptOrphans() {
-    #if os(Linux)
-      // Swift imports no variadic functions, and this is one; its arguments are passed as those of any other.
-      typealias ProcessControl = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
-      guard let symbol = dlsym(nil, "prctl") else { return }
-      let setChildSubreaper: Int32 = 36
-      _ = unsafeBitCast(symbol, to: ProcessControl.self)(setChildSubreaper, 1, 0, 0, 0)
-    #endif
   }
 }
 
@@ -153,10 +143,6 @@ struct ProcessUsage: Equatable, Sendable {
     func seconds(_ time: timeval) -> Double { Double(time.tv_sec) + Double(time.tv_usec) / 1e6 }
     userSeconds = seconds(usage.ru_utime)
     systemSeconds = seconds(usage.ru_stime)
-    #if canImport(Darwin)
-      peakMemory = Int(usage.ru_maxrss)
-    #else
-      peakMemory = Int(usage.ru_maxrss) * 1024
-    #endif
+    peakMemory = System.peakMemory(in: usage)
   }
 }

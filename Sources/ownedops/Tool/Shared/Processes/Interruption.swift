@@ -19,7 +19,7 @@ final class Interruption: Sendable {
     let registrations = DispatchGroup()
     for number in Self.signals {
       // One that is ignored from outside (nohup) stays so.
-      if number == SIGHUP, Self.isIgnored(SIGHUP) { continue }
+      if number == SIGHUP, System.isIgnored(SIGHUP) { continue }
       signal(number, SIG_IGN)
       let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
       source.setEventHandler { [received] in
@@ -44,18 +44,7 @@ final class Interruption: Sendable {
 
   /// Until there is somebody to handle it, Ctrl-\ ends the process as Ctrl-C does: with no memory image, and no report by Swift's runtime.
   static func endQuietlyOnQuit() {
-    guard !isIgnored(SIGQUIT) else { return }
+    guard !System.isIgnored(SIGQUIT) else { return }
     signal(SIGQUIT) { number in _exit(128 + number) }
-  }
-
-  private static func isIgnored(_ number: Int32) -> Bool {
-    var action = sigaction()
-    guard sigaction(number, nil, &action) == 0 else { return false }
-    #if canImport(Darwin)
-      let handler = action.__sigaction_u.__sa_handler
-    #else
-      let handler = action.__sigaction_handler.sa_handler
-    #endif
-    return unsafeBitCast(handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
   }
 }

@@ -2,16 +2,7 @@ import Foundation
 
 /// Where this program is, to run itself.
 enum OwnProgram {
-  static let path: String = {
-    #if os(Linux)
-      var buffer = [UInt8](repeating: 0, count: 4096)
-      let count = buffer.withUnsafeMutableBytes {
-        readlink("/proc/self/exe", $0.baseAddress.unsafelyUnwrapped.assumingMemoryBound(to: CChar.self), $0.count)
-      }
-      if count > 0 { return String(decoding: buffer.prefix(count), as: UTF8.self) }
-    #endif
-    return Bundle.main.executablePath ?? CommandLine.arguments[0]
-  }()
+  static let path = System.programPath ?? Bundle.main.executablePath ?? CommandLine.arguments[0]
 }
 
 /// A program that a command runs for its output, one at a time. It doesn't outlive the tool, however that ends: signals are passed on, and

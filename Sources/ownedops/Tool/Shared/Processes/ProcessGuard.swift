@@ -49,7 +49,7 @@ final class ProcessGuard: Sendable {
   // MARK: What the second process does
 
   static func serve(_ arguments: [String]) -> Int32 {
-    guard arguments.count == 3, let milliseconds = Int(arguments[1]) else { return Tool.ExitStatus.badInput }
+    guard arguments.count == 3, let milliseconds = Int(arguments[1]) else { return ExitStatus.badInput }
     for number in Interruption.signals { signal(number, SIG_IGN) }
     let groups = groupsLeft()
     var ending = Ending(groups: groups, mark: arguments[2] == "keep" ? nil : RunMark(arguments[0]), grace: .milliseconds(milliseconds))

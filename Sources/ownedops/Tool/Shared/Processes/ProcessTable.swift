@@ -16,13 +16,10 @@ struct ProcessTable {
   private var entries: [pid_t: Entry] = [:]
 
   init() {
-    #if os(Linux)
-      let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
-      for number in names.lazy.compactMap({ pid_t($0) }) {
-        guard let fields = ProcessFields(of: number), !fields.hasExited else { continue }
-        entries[number] = Entry(parent: fields.parent, process: Process(number: number, birth: fields.birth))
-      }
-    #endif
+    for number in Self.numbers {
+      guard let fields = ProcessFields(of: number), !fields.hasExited else { continue }
+      entries[number] = Entry(parent: fields.parent, process: Process(number: number, birth: fields.birth))
+    }
   }
 
   /// Children of a process, their children, and so on.
@@ -46,22 +43,6 @@ struct ProcessFields {
   let birth: String
   /// Nobody has waited for it yet.
   let hasExited: Bool
-
-  /// Nil if there is no such process, or if the system doesn't tell.
-  init?(of process: pid_t) {
-    #if os(Linux)
-      guard let bytes = RawFile.contents(of: "/proc/\(process)/stat") else { return nil }
-      // From the state on: what comes before is a name in parentheses that may hold anything.
-      guard let close = bytes.lastIndex(of: UInt8(ascii: ")")) else { return nil }
-      let fields = String(decoding: bytes[(close + 1)...], as: UTF8.self).split(separator: " ")
-      guard fields.count > 19, let parent = pid_t(fields[1]) else { return nil }
-      self.parent = parent
-      birth = String(fields[19])
-      hasExited = fields[0] == "Z" || fields[0] == "X"
-    #else
-      return nil
-    #endif
-  }
 }
 
 /// A variable in the environment of everything that a run starts: it tells what comes from this run, wherever it has gone.
@@ -86,23 +67,18 @@ struct RunMark: Sendable {
   }
 
   /// All that bear it, but for the caller.
-  func bearers() -> [pid_t] {
-    #if os(Linux)
-      let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
-      return names.compactMap { pid_t($0) }.filter { $0 != getpid() && isBorne(by: $0) }
-    #else
-      return []
-    #endif
-  }
+  func bearers() -> [pid_t] { ProcessTable.numbers.filter { $0 != getpid() && isBorne(by: $0) } }
 
   /// Asks what bears it to end, and after the grace makes it, for want of somebody who knows better. Blocks until there has been none for
   /// a while. What is only there to serve the run goes by itself.
-  /// - Parameter groups: if given, nothing outside these process groups is touched.
-  func endBearers(grace: Duration, only groups: Set<pid_t>? = nil) {
+  /// - Parameters:
+  ///   - groups: if given, nothing outside these process groups is touched.
+  ///   - goesOn: asked in each round; false: no more is ended.
+  func endBearers(grace: Duration, only groups: Set<pid_t>? = nil, goesOn: () -> Bool = { true }) {
     // One that is being started or replaces itself has no environment for a moment.
     var quietRounds = 0
     var deadlines: [pid_t: ContinuousClock.Instant] = [:]
-    while quietRounds < 3 {
+    while quietRounds < 3, goesOn() {
       let left = bearers().filter { process in
         !Self.isServant(process) && groups?.contains(getpgid(process)) ?? true
           // What hangs in the kernel can't even be killed.

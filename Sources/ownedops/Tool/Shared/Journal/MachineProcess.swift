@@ -62,16 +62,5 @@ struct MachineProcess: Equatable, Sendable {
     return String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }()
 
-  private static let thisMachine: String = {
-    #if os(Linux)
-      let boot = RawFile.contents(of: "/proc/sys/kernel/random/boot_id") ?? []
-      var space = stat()
-      let number = stat("/proc/self/ns/pid", &space) == 0 ? UInt64(truncatingIfNeeded: space.st_ino) : 0
-      // What isn't told must not make two machines the same.
-      guard !boot.isEmpty else { return thisHost }
-      return String(decoding: boot.prefix { $0 > 0x20 }, as: UTF8.self) + "/\(number)"
-    #else
-      return thisHost
-    #endif
-  }()
+  private static let thisMachine = ProcessTable.machineIdentity ?? thisHost
 }

@@ -1,0 +1,157 @@
+import Foundation
+import OwnedOperations
+
+/// `ownedops run --engine slurm`, from the options to the exit status.
+enum SlurmCommand {
+  static let engine = "slurm"
+
+  static func run(_ options: RunOptions, _ slurm: SlurmOptions) throws(UsageError) -> Int32 {
+    var options = options
+    let document = try RunFile.document(at: options.file)
+    let whole = try RunFile(document, source: options.file == "-" ? "standard input" : options.file)
+    if slurm.detaches { try checkDetaching(whole) }
+    try SlurmPrograms.check()
+    let limits = try limits()
+    if let directory = options.logDirectory {
+      _ = try JobLogs(directory: directory)
+      options.logDirectory = AbsolutePath.of(directory)
+    }
+    // Without a name of its own the journal lasts as long as the run.
+    let isPassing = options.journal == nil
+    var journal = options.journal ?? JournalOptions(path: "ownedops-\(RunMark().text).journal")
+    journal.path = AbsolutePath.of(journal.path)
+    let inputs = (options.file == "-" ? [] : [options.file]) + journal.files
+    let results = try options.results.map { path throws(UsageError) in try JobResults(path: path, apartFrom: inputs) }
+    let selection = try options.targets.isEmpty ? nil : whole.selection(for: options.targets)
+    let hold = try RunJournal(journal, whole, selection: selection, engine: engine)
+    let files = SlurmFiles(root: SlurmFiles.root(of: journal.path))
+    do throws(UsageError) {
+      let settings = SlurmSettings(options, slurm)
+      let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
+      let past = try past(of: file, files, journal.path, unchanged: document)
+      try files.create()
+      try SlurmFiles.write(document, to: files.graph)
+      try SlurmFiles.write(settings.bytes, to: files.settings)
+      let session = SlurmSession(
+        file, options, slurm, limits: limits, files: files, journal: hold, results: results, begin: settings.begin, past: past)
+      let status = try run(session, hold)
+      if isPassing, session.allIsKnown, hold.failure == nil {
+        try? FileManager.default.removeItem(atPath: files.root)
+        unlink(journal.path)
+      }
+      return status
+    } catch {
+      hold.abandon()
+      throw error
+    }
+  }
+
+  /// Who leaves can't see a process exit, or a file go.
+  static func checkDetaching(_ file: RunFile) throws(UsageError) {
+    for owner in file.owners {
+      switch owner.end {
+      case .process?, .fileRemoved?:
+        throw UsageError(
+          "--detach: owner \"\(owner.name)\" ends with a process or a file, which nobody would look at; only \"endsWhen\" \"after\" goes with it"
+        )
+      case .after?, nil: break
+      }
+    }
+  }
+
+  /// Waits for a controller that is away; what is wrong with Slurm itself is an error.
+  static func limits() throws(UsageError) -> SlurmLimits {
+    var hasSaid = false
+    while true {
+      let answer = SlurmPrograms.run(["scontrol", "show", "config"])
+      if answer.isGood { return SlurmLimits(answer.text) }
+      guard answer.isPassing else { throw UsageError("--engine slurm: scontrol: \(answer.message)") }
+      if !hasSaid { Console.shared.note("ownedops: Slurm does not answer (\(answer.message)); waiting for it") }
+      hasSaid = true
+      usleep(2_000_000)
+    }
+  }
+
+  /// What is still with Slurm of an earlier run with this journal.
+  private static func past(
+    of file: RunFile, _ files: SlurmFiles, _ path: String, unchanged document: [UInt8]
+  ) throws(UsageError) -> SlurmSession.Past {
+    let past = SlurmSession.Past(file, files, try JournalReader.read(path))
+    guard !past.underWay.isEmpty, RawFile.contents(of: files.graph) != document else { return past }
+    throw UsageError("--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
+  }
+
+  static func run(_ session: SlurmSession, _ journal: RunJournal) throws(UsageError) -> Int32 {
+    let (options, mailbox) = (session.options, session.mailbox)
+    try journal.begin(keeper: nil, grace: options.grace, keepsOrphans: false, engine: engine) { mailbox.post(.leaseLost) }
+    for note in journal.notes { Console.shared.note("ownedops: \(note)") }
+    let interruption = Interruption { _, count in
+      mailbox.post(.interrupted(count))
+      let note = count == 1 ? "interrupted: cancelling all that is with Slurm; once more does not wait for it" : nil
+      if let note { DispatchQueue.global(qos: .userInitiated).async { Console.shared.note("ownedops: \(note)") } }
+    }
+    let progress = RunCommand.progress(of: session.counter, options)
+    var summary = session.run()
+    progress?.stop()
+    if session.hasLostLease {
+      journal.abandon()
+      return ExitStatus.failure
+    }
+    if session.leaves { return leave(session, journal) }
+    if session.allIsKnown {
+      summary.journalIsComplete = journal.end(unwritten: [])
+    } else {
+      // To be attached to.
+      journal.abandon()
+    }
+    let hasResults = session.writeResults(summary)
+    session.sayWhatIsLeft()
+    guard session.finishPrinting(with: summary.line) else { _exit(interruption.exitStatus ?? ExitStatus.failure) }
+    if let status = interruption.exitStatus { return status }
+    return summary.isSuccess && hasResults ? ExitStatus.success : ExitStatus.failure
+  }
+
+  private static func leave(_ session: SlurmSession, _ journal: RunJournal) -> Int32 {
+    let failure = journal.failure
+    journal.abandon()
+    let (unsubmitted, submitted) = session.left
+    var line = "\(Shown.count(submitted, "job")) with Slurm"
+    if unsubmitted > 0 { line += ", \(Shown.count(unsubmitted)) not submitted: they wait for ownedops attach" }
+    _ = session.finishPrinting(with: "\(line)\ngo on with: ownedops attach \(ShellText.quoted(journal.path))\n")
+    return failure == nil ? ExitStatus.success : ExitStatus.failure
+  }
+}
+
+extension SlurmSession {
+  /// All is known, and nothing is with Slurm.
+  var allIsKnown: Bool { allHaveEnded && leftovers.isEmpty && doubtful.isEmpty }
+
+  /// For who did not wait.
+  func sayWhatIsLeft() {
+    let names = active.compactMap { identifier(of: $0) } + leftovers
+    guard !names.isEmpty else { return }
+    Console.shared.note("ownedops: Slurm has not said that these have ended: \(Resumption.list(names.sorted()))")
+  }
+}
+
+extension SlurmSession.Past {
+  /// - Parameter ended: also those that have ended since then, and not well, are left alone.
+  init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, ended since: Double? = nil) {
+    let all = files.readSubmissions()
+    nextSubmission = (all.keys.max() ?? -1) + 1
+    var last: [String: (submission: Int, index: Int)] = [:]
+    for number in all.keys.sorted() {
+      for (index, name) in (all[number]?.jobs ?? []).enumerated() { last[name] = (number, index) }
+    }
+    for (place, job) in file.jobs.enumerated() {
+      guard let known = journal.place(of: job.name).map({ journal.jobs[$0] }) else { continue }
+      if known.isUnderWay, let (submission, index) = last[job.name] {
+        underWay.append((place, submission, index, known))
+        submissions[submission] = all[submission]
+      } else if let since, (known.endedAt ?? 0) >= since {
+        if known.state == .failed { ends[place] = .failed(known.reason) }
+        if known.state == .cancelled { ends[place] = .cancelled(known.reason, hasBegun: known.startedAt != nil) }
+      }
+    }
+  }
+}

@@ -1,0 +1,138 @@
+import Foundation
+
+/// The directory of a run on a cluster, beside its journal, which all nodes see.
+///
+/// Rules:
+/// - A submission is one call of `sbatch`: a job, or an array of several. It has a number, which no other of this directory has.
+/// - `submissions` gets a line before `sbatch` is called, and one with Slurm's number when that is known. Only the runner writes it.
+/// - `tasks/N` holds what the wrapper has to know, a line for each job; it is there before `sbatch` is called, and never changed.
+/// - `status/N.I` is the wrapper's: of job `I` of submission `N`. It comes into being at once, when the job begins and again when it ends.
+/// - `ended/NAME` is the runner's: work of that name must not begin any more. It is there before `scancel` is called.
+/// - Files of jobs are spread over directories of a thousand submissions.
+struct SlurmFiles: Sendable {
+  let root: String
+
+  static func root(of journal: String) -> String { JournalFile.target(of: journal) + ".slurm" }
+
+  var graph: String { root + "/graph.json" }
+  var settings: String { root + "/run.json" }
+  var script: String { root + "/job.sh" }
+  var submissions: String { root + "/submissions" }
+  /// What Slurm itself says of jobs, and wrappers that can't begin.
+  var messages: String { root + "/slurm.log" }
+  func tasks(_ submission: Int) -> String { "\(root)/tasks/\(submission / 1000)/\(submission)" }
+  func status(_ submission: Int, _ index: Int) -> String { "\(root)/status/\(submission / 1000)/\(submission).\(index)" }
+  /// Of a need of a task. Nil if it is none.
+  func status(of need: String) -> SlurmStatus? {
+    let parts = need.split(separator: ".").compactMap { Int($0) }
+    return parts.count == 2 ? SlurmStatus(path: status(parts[0], parts[1])) : nil
+  }
+  func logs(_ submission: Int) -> String { "\(root)/logs/\(submission / 1000)" }
+  func ended(_ name: String) -> String { "\(root)/ended/\(name)" }
+
+  func create() throws(UsageError) {
+    for directory in [root, root + "/ended"] { try Self.makeDirectory(directory) }
+    // The program is an argument: another login node may have it elsewhere.
+    try Self.write(Array("#!/bin/sh\nexec \"$1\" \(SlurmWrapper.command) \"$2\" \"$3\" \"${4:+$SLURM_ARRAY_TASK_ID}\"\n".utf8), to: script)
+  }
+
+  /// For the files of a submission.
+  func makeRoom(for submission: Int) throws(UsageError) {
+    for path in [tasks(submission), status(submission, 0), logs(submission) + "/"] {
+      try Self.makeDirectory(String(path[..<(path.lastIndex(of: "/") ?? path.endIndex)]))
+    }
+  }
+
+  private static func makeDirectory(_ path: String) throws(UsageError) {
+    guard mkdir(path, 0o777) != 0, errno != EEXIST else { return }
+    if errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
+      try makeDirectory(String(path[..<slash]))
+      guard mkdir(path, 0o777) != 0, errno != EEXIST else { return }
+    }
+    throw UsageError("can't create \(path): \(RawFile.message(errno))")
+  }
+
+  /// All at once, or nothing.
+  static func write(_ bytes: [UInt8], to path: String) throws(UsageError) {
+    let draft = path + ".new"
+    let descriptor = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
+    guard descriptor >= 0 else { throw UsageError("can't create \(path): \(RawFile.message(errno))") }
+    var error = RawFile.writeAll(bytes, to: descriptor)
+    if error == nil, fsync(descriptor) != 0, errno != EINVAL { error = errno }
+    if close(descriptor) != 0, error == nil { error = errno }
+    if error == nil, rename(draft, path) != 0 { error = errno }
+    guard let error else { return }
+    unlink(draft)
+    throw UsageError("can't write \(path): \(RawFile.message(error))")
+  }
+
+  /// Nothing of that name begins from now on.
+  /// - Returns: the error, or nil.
+  func end(_ name: String) -> Int32? {
+    let descriptor = open(ended(name), O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
+    guard descriptor >= 0 else { return errno }
+    close(descriptor)
+    return nil
+  }
+
+  func hasEnded(_ name: String) -> Bool { access(ended(name), F_OK) == 0 }
+
+  // MARK: Submissions
+
+  struct Submission: Sendable {
+    let number: Int
+    /// Of the runner that made it: its part of the names in `ended`.
+    let mark: String
+    /// Names.
+    let jobs: [String]
+    /// Slurm's number; nil if the runner did not come to hear it.
+    var identifier: String?
+
+    /// Slurm's name for one of its jobs.
+    func identifier(of index: Int) -> String? { identifier.map { jobs.count == 1 ? $0 : "\($0)_\(index)" } }
+
+    /// By which Slurm is asked for it.
+    var comment: String { SlurmFiles.comment(mark, number) }
+  }
+
+  static func comment(_ mark: String, _ submission: Int) -> String { "ownedops:\(mark):\(submission)" }
+
+  func note(_ submission: Submission, attempts: [Int]) throws(UsageError) {
+    var line = JournalLine("submission")
+    line.add("number", submission.number)
+    line.add("run", submission.mark)
+    line.add("jobs", list: submission.jobs)
+    line.add("attempts", list: attempts.map(String.init))
+    try append(line)
+  }
+
+  func note(_ submission: Int, identifier: String) throws(UsageError) {
+    var line = JournalLine("identifier")
+    line.add("number", submission)
+    line.add("slurm", identifier)
+    try append(line)
+  }
+
+  private func append(_ line: JournalLine) throws(UsageError) {
+    let descriptor = open(submissions, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0o666)
+    guard descriptor >= 0 else { throw UsageError("can't write \(submissions): \(RawFile.message(errno))") }
+    defer { close(descriptor) }
+    if let error = JournalFile.append(line.bytes, to: descriptor) {
+      throw UsageError("can't write \(submissions): \(RawFile.message(error))")
+    }
+  }
+
+  /// All that have ever been made, by number. Lines that are not whole are passed over: nothing was done after them.
+  func readSubmissions() -> [Int: Submission] {
+    var all: [Int: Submission] = [:]
+    for line in (RawFile.contents(of: submissions) ?? []).split(separator: UInt8(ascii: "\n")) {
+      guard let value = try? JSONParser.parse(Array(line)), let number = value["number"]?.asInteger else { continue }
+      if let identifier = value["slurm"]?.asText {
+        all[number]?.identifier = identifier
+      } else if let mark = value["run"]?.asText, let jobs = value["jobs"]?.asTexts {
+        all[number] = Submission(number: number, mark: mark, jobs: jobs)
+      }
+    }
+    return all
+  }
+}

@@ -1,0 +1,77 @@
+/// One job as `squeue` shows it.
+struct SlurmRow: Equatable, Sendable {
+  enum Standing: Equatable, Sendable {
+    case waiting, running
+    /// Its processes have been asked to go, or are just gone.
+    case ending
+    case over(SlurmEnd)
+  }
+
+  let identifier: String
+  let comment: String
+  let nodes: String
+  let standing: Standing
+
+  /// What it comes after has not ended as it should have.
+  let isUnsatisfied: Bool
+
+  /// As ``words`` ask for it.
+  init?(_ line: Substring) {
+    let fields = line.split(separator: "|", maxSplits: 4, omittingEmptySubsequences: false)
+    guard fields.count == 5, fields[0].first?.isNumber == true else { return nil }
+    identifier = String(fields[0])
+    comment = String(fields[2])
+    nodes = String(fields[3])
+    standing = Self.standing(fields[1])
+    isUnsatisfied = fields[4] == "DependencyNeverSatisfied"
+  }
+
+  private static func standing(_ state: Substring) -> Standing {
+    switch state {
+    case "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "CONFIGURING": .waiting
+    case "COMPLETING", "STAGE_OUT", "SIGNALING": .ending
+    case "COMPLETED": .over(.completed)
+    case "FAILED": .over(.failed)
+    case "CANCELLED": .over(.cancelled)
+    case "TIMEOUT": .over(.timeLimit)
+    case "DEADLINE": .over(.deadline)
+    case "OUT_OF_MEMORY": .over(.outOfMemory)
+    case "PREEMPTED": .over(.preempted)
+    case "NODE_FAIL", "BOOT_FAIL": .over(.nodeLost)
+    case "REVOKED": .over(.revoked)
+    // RUNNING, SUSPENDED, STOPPED, RESIZING, and what a later version may add.
+    default: .running
+    }
+  }
+
+  var isOver: Bool { if case .over = standing { true } else { false } }
+
+  static let words = ["squeue", "--me", "--noheader", "--array", "--states=all", "--format=%i|%T|%k|%N|%r"]
+
+  /// Of an answer, by identifier.
+  static func table(_ text: String) -> [String: SlurmRow] {
+    var table: [String: SlurmRow] = [:]
+    for line in text.split(separator: "\n") { if let row = SlurmRow(line) { table[row.identifier] = row } }
+    return table
+  }
+}
+
+/// How Slurm says that a job has ended.
+enum SlurmEnd: Equatable, Sendable {
+  case completed, failed, cancelled, timeLimit, deadline, outOfMemory, preempted, nodeLost, revoked
+
+  /// Why a job ended that did not come to say so itself. Nil where this is no more than that it ended.
+  func reason(nodes: String) -> String? {
+    let place = nodes.isEmpty || nodes == "(null)" ? "" : " on \(nodes)"
+    return switch self {
+    case .completed, .failed: nil
+    case .cancelled: "cancelled by somebody else"
+    case .timeLimit: "ended by Slurm\(place): its time limit was reached"
+    case .deadline: "ended by Slurm\(place): its deadline was reached"
+    case .outOfMemory: "ended by Slurm\(place): out of memory"
+    case .preempted: "ended by Slurm\(place): preempted"
+    case .nodeLost: "its node was lost\(place)"
+    case .revoked: "ended by Slurm: revoked"
+    }
+  }
+}

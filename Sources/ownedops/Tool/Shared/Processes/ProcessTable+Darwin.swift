@@ -1,0 +1,19 @@
+#if canImport(Darwin)
+  import Foundation
+
+  extension ProcessTable {
+    /// Whether the system shows processes: then one that it doesn't show isn't there.
+    static let isShown = false
+
+    /// One booting of this machine. It isn't told here.
+    static var machineIdentity: String? { nil }
+
+    /// Of all processes that the system shows.
+    static var numbers: [pid_t] { [] }
+  }
+
+  extension ProcessFields {
+    /// The system doesn't tell here.
+    init?(of process: pid_t) { nil }
+  }
+#endif

@@ -1,0 +1,132 @@
+import Foundation
+import Testing
+
+@testable import OwnedOpsTool
+
+/// What the cluster engine makes of answers that a small cluster does not give.
+@Suite(.timeLimit(.minutes(1)))
+struct SlurmAnswersTests {
+  @Test func whatSlurmEndedIsNamedAndWhatItForgotIsLost() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let states = ["OUT_OF_MEMORY", "TIMEOUT", "PREEMPTED", "CANCELLED", "FAILED"]
+    let jobs =
+      states.map { SlurmGraph.job($0, ["x"]) } + [
+        SlurmGraph.job("forgotten", ["x"], #""cpus":2"#), SlurmGraph.job("next", ["x"], #""after":["forgotten"]"#),
+      ]
+    let trial = try SlurmTrial(SlurmGraph.text(jobs), in: directory)
+    let slurm = SlurmStandIn(trial.files) { job, _ in states.contains(job) ? job : job == "next" ? "PENDING" : nil }
+    let journal = try trial.run(slurm)
+    let reasons = Dictionary(uniqueKeysWithValues: journal.jobs.map { ($0.definition.name, $0.reason) })
+    #expect(reasons["OUT_OF_MEMORY"] == "ended by Slurm on n1: out of memory")
+    #expect(reasons["TIMEOUT"] == "ended by Slurm on n1: its time limit was reached")
+    #expect(reasons["PREEMPTED"] == "ended by Slurm on n1: preempted")
+    #expect(reasons["CANCELLED"] == "cancelled by somebody else")
+    #expect(reasons["FAILED"]?.hasPrefix("lost: Slurm says that it has ended, and it has left no status; it may never have begun") == true)
+    #expect(reasons["forgotten"]?.hasPrefix("lost: Slurm knows nothing of it, and it has left no status") == true)
+    #expect(reasons["next"] == "forgotten did not succeed")
+    #expect(journal.jobs.map(\.state) == [.failed, .failed, .failed, .cancelled, .failed, .failed, .cancelled])
+  }
+
+  @Test func aJobThatLosesEveryNodeFailsInTheEnd() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("unlucky", ["x"])]), in: directory)
+    let slurm = SlurmStandIn(trial.files) { _, _ in "NODE_FAIL" }
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs[0].reason == "its node was lost on n1, for the 4th time")
+    #expect(slurm.calls(of: "sbatch").count == 4)
+  }
+
+  /// Slurm's signal has come to the command before its wrapper.
+  @Test func whatALostNodesSignalEndedRunsAgain() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"])]), in: directory)
+    let files = trial.files
+    let slurm = SlurmStandIn(files) { _, submission in
+      guard submission == 0 else { return "COMPLETED" }
+      SlurmStandIn.end(submission, 0, files, result: "failed", exit: #""signal":15"#)
+      return "NODE_FAIL"
+    }
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs[0].state == .succeeded && journal.jobs[0].attempt == 2)
+  }
+
+  /// Of a user who may have three jobs at a time, Slurm takes no array of eight.
+  @Test func whatIsTooManyForSlurmIsSubmittedInParts() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text((0..<8).map { SlurmGraph.job("j\($0)", ["x"]) }), in: directory)
+    let slurm = SlurmStandIn(
+      trial.files,
+      submit: { jobs, _ in
+        jobs.count <= 3
+          ? nil
+          : .init(
+            status: 1,
+            text: "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy\n")
+      },
+      stateOf: { _, _ in "COMPLETED" })
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.allSatisfy { $0.state == .succeeded })
+    #expect(slurm.calls(of: "sbatch").compactMap { $0.first { $0.hasPrefix("--array=") } }.prefix(2) == ["--array=0-7", "--array=0-3"])
+  }
+
+  /// That is what becomes of a task of an array that is cancelled while it waits.
+  @Test func whatVanishesFromAnArrayWasCancelled() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text(["a", "b", "c"].map { SlurmGraph.job($0, ["x"]) } + [SlurmGraph.job("next", ["x"], #""after":["b"]"#)]), in: directory
+    )
+    let slurm = SlurmStandIn(trial.files) { job, _ in job == "b" ? nil : job == "next" ? "PENDING" : "COMPLETED" }
+    let journal = try trial.run(slurm, patience: .seconds(20))
+    #expect(journal.jobs.map(\.state) == [.succeeded, .cancelled, .succeeded, .cancelled])
+    #expect(journal.jobs[1].reason == "cancelled by somebody else" && journal.jobs[3].reason == "b did not succeed")
+  }
+
+  @Test func timesAreThoseOfTheNode() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"])]), in: directory)
+    let journal = try trial.run(SlurmStandIn(trial.files) { _, _ in "COMPLETED" })
+    #expect(journal.jobs[0].state == .succeeded && journal.jobs[0].startedAt == 1000 && journal.jobs[0].endedAt == 1002.5)
+  }
+
+  /// `squeue` has looked before `sbatch` had its effect, and says so afterwards.
+  @Test func anAnswerFromBeforeASubmissionSaysNothingOfIt() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text([SlurmGraph.job("early", ["x"]), SlurmGraph.job("late", ["x"], #""cpus":2"#)]), in: directory)
+    let hasLooked = DispatchSemaphore(value: 0)
+    let polls = Guarded(0)
+    let files = trial.files
+    let slurm = SlurmStandIn(
+      files,
+      submit: { jobs, _ in
+        if jobs == ["late"] { hasLooked.wait() }
+        return nil
+      },
+      polled: {
+        let count = polls.withLock { polls in
+          polls += 1
+          return polls
+        }
+        guard count == 1 else { return }
+        hasLooked.signal()
+        // The runner writes it down when it has heard of it.
+        while !files.readSubmissions().values.contains(where: { $0.jobs == ["late"] && $0.identifier != nil }) { usleep(1000) }
+      },
+      stateOf: { _, _ in "COMPLETED" })
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.map(\.state) == [.succeeded, .succeeded], "\(journal.jobs.map(\.reason))")
+  }
+
+  @Test func limitsAreReadFromWhatTheControllerSays() {
+    let limits = SlurmLimits("Configuration data\nMaxArraySize            = 1001\nMinJobAge               = 30 sec\n")
+    #expect(limits.mostInArray == 1000 && limits.longestPoll == .seconds(7))
+    #expect(SlurmLimits("").mostInArray == 1 && SlurmLimits("MinJobAge = 300 sec").longestPoll == .seconds(20))
+  }
+}
