@@ -29,9 +29,15 @@ function code_of(line,    result, i, c, two, three) {
 
 function module_of(file,    parts) { split(file, parts, "/"); return parts[2] }
 
-function room_of(file,    i) {
-  for (i = 1; i <= rooms; i++) if (index(file, folder[i] "/") == 1) return i
-  return 0
+# The innermost room a file lies in. A room that holds others is their hall: only what lies directly in its folder is in it, so that a folder
+# that is added there has to become a room.
+function room_of(file,    i, found, rest) {
+  found = 0
+  for (i = 1; i <= rooms; i++) if (index(file, folder[i] "/") == 1 && (!found || length(folder[i]) > length(folder[found]))) found = i
+  if (!found) return 0
+  rest = substr(file, length(folder[found]) + 2)
+  for (i = 1; i <= rooms; i++) if (rest ~ /\// && index(folder[i], folder[found] "/") == 1) return 0
+  return found
 }
 
 function change_of_depth(code,    opened, closed) { opened = gsub(/{/, "{", code); closed = gsub(/}/, "}", code); return opened - closed }
@@ -50,6 +56,7 @@ BEGIN {
     name[++rooms] = fields[1]
     folder[rooms] = fields[2]
     whole[rooms] = fields[3] == "whole"
+    apart[rooms] = fields[3] == "apart"
   }
   while ((getline line < ".ci/rooms-exceptions") > 0) {
     if (line !~ /^ *(#|$)/) { sub(/ +/, " ", line); excepted[line] = 1 }
@@ -111,7 +118,13 @@ END {
     table[from, to] += number
     if (uses == "--uses" && from != to) print file, part[2], name[to], number
     if (from == to && whole[from]) edge[file, target_of[used[p]]] = 1
-    if (to == 0 || from == 0 || to >= from) continue
+    if (to == 0 || from == 0 || to == from) continue
+    if (apart[from] && apart[to]) {
+      # No exception is made here: what two of them need belongs into a room below both.
+      fail(file ": uses " part[2] " of " name[to] ", and " name[from] " and " name[to] " are to keep apart (" number " times)")
+      continue
+    }
+    if (to > from) continue
     entry = file " " part[2]
     if (entry in excepted) { excused[entry] = 1; excuses++; excused_uses += number; continue }
     fail(file ": uses " part[2] " of " name[to] ", which is above " name[from] " (" number " times)")

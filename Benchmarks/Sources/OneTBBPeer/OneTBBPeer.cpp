@@ -20,6 +20,15 @@ private:
   std::atomic<int64_t> visits{0};
 };
 
+void run_nested(tbb::task_group &group, Visitor &visitor, int64_t index, int64_t count) {
+  group.run([&group, &visitor, index, count] {
+    visitor.visit(index);
+    if (2 * index + 2 >= count) return;
+    run_nested(group, visitor, 2 * index + 1, count);
+    run_nested(group, visitor, 2 * index + 2, count);
+  });
+}
+
 }  // namespace
 
 int64_t onetbb_run_task_group(int64_t count) {
@@ -28,6 +37,14 @@ int64_t onetbb_run_task_group(int64_t count) {
   for (int64_t index = 0; index < count; index++) {
     group.run([&visitor, index] { visitor.visit(index); });
   }
+  group.wait();
+  return visitor.count();
+}
+
+int64_t onetbb_run_nested_task_group(int64_t count) {
+  Visitor visitor;
+  tbb::task_group group;
+  run_nested(group, visitor, 0, count);
   group.wait();
   return visitor.count();
 }

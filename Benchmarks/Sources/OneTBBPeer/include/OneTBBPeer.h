@@ -12,6 +12,9 @@ extern "C" {
 /// Runs `count` tasks in a task group.
 int64_t onetbb_run_task_group(int64_t count);
 
+/// Runs `count` tasks in a task group, numbered as in a heap: each adds its two children.
+int64_t onetbb_run_nested_task_group(int64_t count);
+
 /// Builds a flow graph with a node for each of `nodeCount`, and an edge for each of the `edgeCount` pairs (from, to), and runs it once.
 /// `roots` are the nodes that nothing precedes.
 int64_t onetbb_run_flow_graph(

@@ -101,7 +101,7 @@ extension Session {
 }
 
 /// Percentiles of blocks of latencies, in microseconds, one of each a block.
-private struct Percentiles {
+struct Percentiles {
   private(set) var middle: [Double] = []
   private(set) var tail: [Double] = []
 
@@ -113,7 +113,7 @@ private struct Percentiles {
 }
 
 /// When jobs were added, and when they started.
-private final class StartTimes: @unchecked Sendable {  // see the two pointers
+final class StartTimes: @unchecked Sendable {  // see the two pointers
   /// Each element is written by the thread that adds the job, before it does.
   private let added: UnsafeMutablePointer<UInt64>
   /// Each element is written by its job alone, and read when the jobs have been waited for.

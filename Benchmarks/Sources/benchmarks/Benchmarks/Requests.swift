@@ -178,9 +178,9 @@ extension Benchmark {
   }
 
   /// Runs a body in a task, and waits on this thread, which is none of the tasks'.
-  private static func awaited(_ body: @escaping @Sendable () async throws -> Void) throws {
+  static func awaited(_ body: @escaping @Sendable () async throws -> Void) throws {
     let end = TaskEnd()
-    Task {
+    Task.detached {
       do { try await body() } catch { end.error.withLock { $0 = error } }
       end.hasCome.signal()
     }

@@ -24,28 +24,7 @@ extension Benchmark {
     Benchmark("scaling-owners", "what a job costs with more and more owners, who take turns in adding") { session in
       let count = session.pick(1_000_000, quick: 100_000)
       for ownerCount in [1, 10, 100, 1000, 10_000, 100_000] {
-        let screens = (0..<ownerCount).map { _ in Screen() }
-        let queue = OwnerScopedQueue()
-        let dispatch = DispatchQueue(label: "weak", attributes: .concurrent)
-        try session.compare(
-          "\(ownerCount.short) owners, \(count.jobs)", count: count, pairs: session.pick(5, quick: 1),
-          ours: Contender("async(owner:)", operations: count) {
-            for index in 0..<count {
-              queue.async(owner: screens[index % ownerCount]) { screen in screen.visit(index) }
-            }
-            queue.waitUntilAllOperationsAreFinished()
-            try WrongResult.check(screens.reduce(0) { $0 + $1.takeVisits() }, is: Screen.visits(of: count), "counted jobs")
-          },
-          peer: Contender("GCD, weak check", operations: count) {
-            for index in 0..<count {
-              dispatch.async { [weak screen = screens[index % ownerCount]] in
-                guard let screen else { return }
-                screen.visit(index)
-              }
-            }
-            dispatch.sync(flags: .barrier) {}
-            try WrongResult.check(screens.reduce(0) { $0 + $1.takeVisits() }, is: Screen.visits(of: count), "counted jobs")
-          }, parameter: .init(name: "owners", value: Double(ownerCount)))
+        try session.compareOwnersInTurn(ownerCount, jobs: count)
       }
     }
   }

@@ -26,6 +26,17 @@ enum OneTBB {
     #endif
   }
 
+  /// Each task adds two, as far as there are so many. Throws where oneTBB is missing.
+  static func nestedTaskGroup(tasks: Int) throws -> Contender {
+    #if ONETBB
+      Contender("oneTBB task_group", operations: tasks) {
+        try WrongResult.check(Int(onetbb_run_nested_task_group(Int64(tasks))), is: Screen.visits(of: tasks), "counted tasks")
+      }
+    #else
+      throw missing
+    #endif
+  }
+
   /// Building the graph, running it once, and freeing it, per node. Throws where oneTBB is missing.
   static func flowGraph(_ shape: GraphShape) throws -> Contender {
     #if ONETBB

@@ -8,18 +8,18 @@ final class SoakRun: Sendable {
   private let watch: Watch
   private let start = DispatchTime.now().uptimeNanoseconds
 
-  /// What was seen at rest after a round.
-  private struct Sample {
-    /// Of the run.
-    let share: Double
-    let figures: ProcessFigures
-  }
-
   /// Threads that the library and GCD keep: the first, GCD's manager, six spare ones, and what stays parked for a moment.
   private static let mostThreadsAtRest = 16
+  /// In tenths of a second: GCD's threads go after five seconds.
+  private static let patience = 60
+  /// Fewer are no run whose beginning and end could be compared.
+  private static let leastRounds = 10
   /// Of a run. Resident pages jump by some hundreds of kilobytes whatever one does, which in a small process is more than the twentieth
   /// part.
   private static let leastGrowth = 4 << 20
+  /// What a thread more may hold: its stack's pages, and what glibc's malloc keeps for it, up to seven blocks of each of 64 sizes, some
+  /// 240 kB in all, which count as in use until the thread ends.
+  private static let memoryOfThread = 512 << 10
 
   init(_ options: Options) {
     self.options = options
@@ -32,18 +32,39 @@ final class SoakRun: Sendable {
     let threadsBefore = ProcessFigures.current.threads
     watch.begin()
     var random = SplitMix(seed: options.seed)
-    var samples: [Sample] = []
+    var rounds = 0
+    var early: ProcessFigures?
+    var rest = 0.0
     repeat {
       Round(world: world, size: roundSize, options: options, seed: random.next()).run()
-      samples.append(Sample(share: share, figures: .atRest()))
+      rounds += 1
       watch.noteRound()
-    } while share < 1 && world.ledger.failed == 0
+      if early == nil, share(after: elapsed) >= 0.1 {
+        let restStart = elapsed
+        early = figuresAtRest()
+        rest = elapsed - restStart
+      }
+    } while share(after: elapsed - rest) < 1 && world.ledger.failed == 0
     watch.end()
-    let elapsed = elapsed
-    checkMemory(samples)
-    checkThreads(threadsBefore)
-    summarize(samples, elapsed)
+    let elapsed = elapsed - rest
+    let late = figuresAtRest()
+    checkThreads(late, threadsBefore)
+    // A run that is over after few rounds has nothing to compare.
+    let memory = rounds >= Self.leastRounds ? early.map { (early: $0, late: late) } : nil
+    if let memory { checkMemory(memory.early, memory.late) }
+    summarize(memory, elapsed, rounds)
     return world.ledger.failed == 0
+  }
+
+  /// What the process holds when the threads are gone that GCD keeps for some seconds after their last block: each has memory of its own.
+  private func figuresAtRest() -> ProcessFigures {
+    var (fewest, unchanged) = (Int.max, 0)
+    while unchanged < Self.patience {
+      let threads = ProcessFigures.current.threads
+      (fewest, unchanged) = threads < fewest ? (threads, 0) : (fewest, unchanged + 1)
+      usleep(100_000)
+    }
+    return .atRest()
   }
 
   private var aim: String {
@@ -57,12 +78,12 @@ final class SoakRun: Sendable {
   private var elapsed: Double { Double(DispatchTime.now().uptimeNanoseconds - start) / 1e9 }
 
   /// How much of the run is over.
-  private var share: Double {
+  private func share(after seconds: Double) -> Double {
     var shares: [Double] = []
     let ledger = world.ledger
     if options.operations > 0 { shares.append(Double(ledger.operations.load(ordering: .relaxed)) / Double(options.operations)) }
     if options.owners > 0 { shares.append(Double(ledger.owners.load(ordering: .relaxed)) / Double(options.owners)) }
-    return max(shares.min() ?? 0, options.seconds.map { elapsed / $0 } ?? 0)
+    return max(shares.min() ?? 0, options.seconds.map { seconds / $0 } ?? 0)
   }
 
   /// Twenty rounds at least, so that there is something to compare.
@@ -75,44 +96,28 @@ final class SoakRun: Sendable {
 
   // MARK: At the end
 
-  private func checkMemory(_ samples: [Sample]) {
-    guard let (early, late) = earlyAndLate(samples) else { return }
-    let growth = late.resident - early.resident
+  private func checkMemory(_ early: ProcessFigures, _ late: ProcessFigures) {
+    guard !Sanitizer.isThere else { return }
+    let threads = max(0, late.threads - early.threads)
+    let growth = late.resident - early.resident - threads * Self.memoryOfThread
     if growth > max(early.resident / 20, Self.leastGrowth) {
       world.ledger.report(
-        "memory grows: \(Figures.bytes(early.resident)) resident after a tenth, \(Figures.bytes(late.resident)) at the end")
+        "memory grows: \(Figures.bytes(early.resident)) resident after a tenth, with \(early.threads) threads; "
+          + "\(Figures.bytes(late.resident)) at the end, with \(late.threads)")
     }
   }
 
-  /// After a tenth, and at the end; medians of some samples, as there is always something that has not been given back yet.
-  private func earlyAndLate(_ samples: [Sample]) -> (early: ProcessFigures, late: ProcessFigures)? {
-    guard let first = samples.firstIndex(where: { $0.share >= 0.1 }), samples.count >= 10 else { return nil }
-    let few = min(5, samples.count / 5)
-    func median(_ samples: ArraySlice<Sample>) -> ProcessFigures {
-      let middle = samples.count / 2
-      return ProcessFigures(
-        resident: samples.map(\.figures.resident).sorted()[middle], heap: samples.map(\.figures.heap).sorted()[middle],
-        threads: samples.map(\.figures.threads).sorted()[middle])
-    }
-    return (median(samples[first..<min(samples.count, first + few)]), median(samples.suffix(few)))
+  private func checkThreads(_ late: ProcessFigures, _ before: Int) {
+    guard late.threads > max(before, Self.mostThreadsAtRest) else { return }
+    world.ledger.report("\(late.threads) threads are left: \(ProcessFigures.threads.sorted().joined(separator: ", "))")
   }
 
-  /// GCD's threads go some seconds after their last block.
-  private func checkThreads(_ before: Int) {
-    let deadline = DispatchTime.now() + 60
-    while ProcessFigures.current.threads > max(before, Self.mostThreadsAtRest), DispatchTime.now() < deadline { usleep(100_000) }
-    let threads = ProcessFigures.threads
-    if threads.count > max(before, Self.mostThreadsAtRest) {
-      world.ledger.report("\(threads.count) threads are left: \(threads.sorted().joined(separator: ", "))")
-    }
-  }
-
-  private func summarize(_ samples: [Sample], _ elapsed: Double) {
+  private func summarize(_ memory: (early: ProcessFigures, late: ProcessFigures)?, _ elapsed: Double, _ rounds: Int) {
     let ledger = world.ledger
     let (operations, owners) = (ledger.operations.load(ordering: .relaxed), ledger.owners.load(ordering: .relaxed))
     let ends = ledger.ends
     say("\n\(Figures.count(operations)) operations of \(Figures.count(owners)) owners in \(Figures.count(Int(elapsed))) s\n")
-    say("\(Figures.count(Int(Double(operations) / elapsed))) operations a second, \(samples.count) rounds\n")
+    say("\(Figures.count(Int(Double(operations) / elapsed))) operations a second, \(rounds) rounds\n")
     for queue in world.queues.all {
       let counts = queue.queue.statistics
       say(
@@ -121,11 +126,12 @@ final class SoakRun: Sendable {
     }
     say("the end of an owner: \(Figures.count(ends.count)) measured, median \(Figures.time(ends.quantile(0.5))), 99 % within ")
     say("\(Figures.time(ends.quantile(0.99))), worst \(Figures.time(ends.worst)) (processor: \(Figures.time(ends.worstOfProcessor)))\n")
-    if let (early, late) = earlyAndLate(samples) {
+    if let (early, late) = memory {
       let change = 100 * Double(late.resident - early.resident) / Double(max(1, early.resident))
       say("resident after a tenth \(Figures.bytes(early.resident)), at the end \(Figures.bytes(late.resident)): ")
       say("\(change < 0 ? "" : "+")\(Figures.decimal(change)) %, each after malloc_trim; ")
-      say("of malloc's, in use: \(Figures.bytes(early.heap)), \(Figures.bytes(late.heap))\n")
+      say("of malloc's, in use: \(Figures.bytes(early.heap)), \(Figures.bytes(late.heap)); threads: \(early.threads), \(late.threads)\n")
+      if Sanitizer.isThere { say("memory was not compared: the sanitizer keeps what is released\n") }
     }
     say("threads left: \(ProcessFigures.threads.sorted().joined(separator: ", "))\n")
     guard ledger.failed > 0 else { return say("nothing was found\n") }

@@ -84,7 +84,8 @@ struct Chores {
   }
 
   private func operationThatTimesOut(_ lifetime: OwnerLifetime, in queue: CheckedQueue) {
-    let operation = EndlessOperation(tally(1, in: queue), Completion(world.ledger), lifetime)
+    // The time runs from the start on, and may be over before the body begins: then it doesn't.
+    let operation = EndlessOperation(tally(1, in: queue, .any), Completion(world.ledger), lifetime)
     operation.timeout = .milliseconds(2)
     queue.queue.addOperation(operation)
   }
