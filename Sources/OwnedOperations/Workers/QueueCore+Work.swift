@@ -60,7 +60,10 @@ extension QueueCore {
 
   /// Linear in the owners that are suspended.
   private func forgetEndedOwners() {
-    let ended = read { $0.suspendedOwners }.filter { !OwnerLifetime.isAlive($0) }
+    // A copy of the elements, not the set: who suspends an owner meanwhile would copy that, under the lock; and the counting of references
+    // by which it is known to be nobody else's any more is hidden from ThreadSanitizer.
+    let suspended = read { Array($0.suspendedOwners) }
+    let ended = suspended.filter { !OwnerLifetime.isAlive($0) }
     if !ended.isEmpty { note { $0.suspendedOwners.subtract(ended) } }
   }
 
