@@ -18,11 +18,12 @@ import Testing
     Self.explore("install | install") { run in
       let holder = Holder(Object())
       let calls = ModelFlag()
-      let object = holder.object!
       run.concurrently(
-        ("one", { onDeinit(of: object) { _, _ in calls.count += 1 } }), ("two", { onDeinit(of: object) { _, _ in calls.count += 1 } }))
-      withExtendedLifetime(object) {}
+        ("one", { onDeinit(of: holder.object!) { _, _ in calls.count += 1 } }),
+        ("two", { onDeinit(of: holder.object!) { _, _ in calls.count += 1 } }))
       run.expect(calls.count == 0, "a hook ran before the object went")
+      holder.object = nil
+      run.expect(calls.count == 2, "\(calls.count) of two hooks ran")
     }
   }
 

@@ -115,7 +115,21 @@ import Testing
       let parent = OwnerLifetime()
       let child = OwnerLifetime(parent: parent)
       run.concurrently(("leave", { try? child.setParent(nil) }), ("end", { parent.end() }))
-      run.expect(child.isAlive || child.endReason != nil, "it has ended for no reason")
+      run.expect(child.isAlive || child.endReason == .parentEnded(parent.id), "it has ended for another reason")
+      run.expect(child.parent == nil, "it still has a parent that has ended")
+    }
+  }
+
+  /// Nobody may reach it through the new parent when it has gone.
+  @Test func aChildThatEndsOnItsWayToAnotherParentIsNotLeftThere() {
+    Self.explore("setParent | end, go") { run in
+      let (former, new) = (OwnerLifetime(), OwnerLifetime())
+      let child = Holder(OwnerLifetime(parent: former))
+      run.concurrently(("setParent", { try? child.object?.setParent(new) }), ("end", { child.object?.end() }))
+      let isAlive = child.object?.isAlive ?? false
+      child.object = nil
+      let left = new.lock.withLock { new.guarded.relations?.children.count ?? 0 }
+      run.expect(left == 0, "\(left) children are left with the new parent, though none is there (it was \(isAlive ? "alive" : "ended"))")
     }
   }
 

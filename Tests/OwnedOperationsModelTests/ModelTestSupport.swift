@@ -8,6 +8,7 @@ extension ModelExplorer {
   ///
   /// `MODEL_PREEMPTIONS` says how few, with reduction, also where there are too many schedules. `MODEL_SECONDS` says how long random ones
   /// are to be tried for each scenario, instead of all that, from a fresh seed or from `MODEL_FIRST_SEED`. `MODEL_LIST` lists them.
+  /// `MODEL_DECISIONS` repeats one run of those that are tested.
   /// - Parameters:
   ///   - preemptions: nil if there are too many schedules. Then it sees more random ones.
   ///   - deeper: how many schedules it sees at most with one preemption more; nil if that must be all.
@@ -17,6 +18,14 @@ extension ModelExplorer {
     _ scenario: @escaping @Sendable (ModelRun) -> Void
   ) {
     if Self.setting("MODEL_LIST") != nil { return print("scenario: \(name)") }
+    if let decisions = ProcessInfo.processInfo.environment["MODEL_DECISIONS"] {
+      guard let schedule = ModelSchedule(decisions) else {
+        Issue.record("MODEL_DECISIONS is no list of steps and choices, such as 120:1,340:2: \(decisions)", sourceLocation: location)
+        return
+      }
+      #expect(repeatedly(schedule, scenario).failure == nil, sourceLocation: location)
+      return
+    }
     var explorer = self
     let asked = Self.setting("MODEL_PREEMPTIONS")
     if let most = asked ?? preemptions, Self.seconds == nil {
@@ -82,6 +91,8 @@ final class Bodies: @unchecked Sendable {  // the baton holder's
   var mostInside = 0
   var hasEnded = false { didSet { ModelRun.note(book) } }
   var startsAfterEnd = 0
+  /// Of bodies for which somebody looked after the end whether they may begin.
+  var decisionsAfterEnd = 0
   private let place = Atomic<Int>(0)
   private let book = ModelObject("bodies")
 
@@ -92,11 +103,20 @@ final class Bodies: @unchecked Sendable {  // the baton holder's
   }
 
   /// Takes time: others may come meanwhile.
-  func stay() {
+  func stay(_ body: () -> Void = {}) {
+    enter()
+    place.add(1, ordering: .relaxed)
+    body()
+    leave()
+  }
+
+  func enter() {
     ModelRun.note(book)
     inside += 1
     mostInside = max(mostInside, inside)
-    place.add(1, ordering: .relaxed)
+  }
+
+  func leave() {
     ModelRun.note(book)
     inside -= 1
   }

@@ -59,6 +59,31 @@ import Testing
     }
   }
 
+  /// That is no reason to let others go on: a serial queue stays serial.
+  @Test func aBodyWaitsForWorkOfAnotherQueue() {
+    Self.explorer("a body that waits for another queue, async").exploreQueue(preemptions: 1) { run, scene in
+      let other = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+      let awaited = scene.operation()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.async(lifetime: scene.lifetime) {
+              scene.bodies.run()
+              scene.bodies.stay {
+                other.addOperation(awaited)
+                awaited.waitUntilFinished()
+              }
+            }
+            scene.addOneThatStays()
+            scene.wait()
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
   /// The body and the worker that its wait sends for need one thread.
   @Test func aBodyWaitsOnTheOnlyThread() {
     let name = "a body that waits on the only thread | start of what it waits for | async"
@@ -74,6 +99,59 @@ import Testing
       run.concurrently(("start", { awaited.start() }), ("other", { scene.addOneThatStays() }))
     } atEnd: { run, scene in
       scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
+  // MARK: Asynchronous operations
+
+  /// Its start returns, somebody else finishes it.
+  private final class Asynchronous: OwnedOperation, @unchecked Sendable {  // constants
+    private let bodies: Bodies
+    private let hasBegun = Semaphore()
+
+    init(_ scene: QueueScene) {
+      bodies = scene.bodies
+      super.init(lifetime: scene.lifetime)
+    }
+
+    override var isAsynchronous: Bool { true }
+
+    override func perform() {
+      bodies.run()
+      bodies.enter()
+      hasBegun.signal()
+    }
+
+    func finishWhenItHasBegun() {
+      hasBegun.wait()
+      bodies.leave()
+      finish()
+    }
+  }
+
+  @Test func anAsynchronousOperationIsOneAtATime() {
+    Self.explorer("an asynchronous operation, async, resume | finish").exploreQueue(preemptions: 1) { run, scene in
+      let operation = Asynchronous(scene)
+      scene.queue.isSuspended = true
+      scene.queue.addOperation(operation)
+      scene.addOneThatStays()
+      run.concurrently(("resume", { scene.queue.isSuspended = false }), ("finisher", { operation.finishWhenItHasBegun() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2, atOnce: 1)
+    }
+  }
+
+  /// A worker that has run something quick takes several items at once. What it has taken together with the operation does not begin.
+  @Test func whatIsTakenTogetherWithAnAsynchronousOperationWaitsForIt() {
+    Self.explorer("async, an asynchronous operation among others, resume | finish").exploreQueue(preemptions: 1) { run, scene in
+      let operation = Asynchronous(scene)
+      scene.queue.isSuspended = true
+      scene.add()
+      scene.queue.addOperation(operation)
+      for _ in 0..<2 * Processors.count { scene.addOneThatStays() }
+      run.concurrently(("resume", { scene.queue.isSuspended = false }), ("finisher", { operation.finishWhenItHasBegun() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2 + 2 * Processors.count, atOnce: 1)
     }
   }
 

@@ -203,14 +203,24 @@ import Testing
         (
           "adder",
           {
-            scene.add()
-            scene.queue.addBarrierBlock { if scene.bodies.runs < 1 { scene.bodies.startsAfterEnd += 1 } }
+            let (before, barrier) = (ModelFlag(), ModelFlag())
+            scene.queue.async(lifetime: scene.lifetime) {
+              scene.bodies.run()
+              before.isSet = true
+            }
+            scene.queue.addBarrierBlock {
+              run.expect(before.isSet, "the barrier began before what it comes after was over")
+              barrier.isSet = true
+            }
+            scene.queue.async(lifetime: scene.lifetime) {
+              run.expect(barrier.isSet, "what comes after the barrier began before it was over")
+              scene.bodies.run()
+            }
             scene.wait()
           }
         ), ("other", { scene.add() }))
     } atEnd: { run, scene in
-      scene.expect(run, runs: 2)
-      run.expect(scene.bodies.startsAfterEnd == 0, "the barrier came first")
+      scene.expect(run, runs: 3)
     }
   }
 

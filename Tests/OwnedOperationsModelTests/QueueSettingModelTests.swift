@@ -59,6 +59,32 @@ import Testing
     }
   }
 
+  /// Also while the worker that had the work before is still about to leave: what a barrier leaves to be released comes first.
+  @Test func whatIsAddedAfterTheUnderlyingQueueWasSetRunsThere() {
+    Self.explorer("async, barrier, wait, underlyingQueue, async, wait").exploreQueue { run, scene in
+      let generations = Generations()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.add()
+            scene.queue.addBarrierBlock { generations.first = Worker.current?.generation }
+            scene.wait()
+            scene.queue.underlyingQueue = DispatchQueue(label: "other")
+            scene.queue.async(lifetime: scene.lifetime) { generations.second = Worker.current?.generation }
+            scene.wait()
+          }
+        ))
+      run.expect(generations.second ?? 0 > generations.first ?? .max, "the second job ran on a worker of the former underlying queue")
+    } atEnd: { _, _ in
+    }
+  }
+
+  private final class Generations: @unchecked Sendable {  // the baton holder's
+    var first: Int?
+    var second: Int?
+  }
+
   @Test func aQueueIsSuspendedAndResumed() {
     Self.explorer("async, wait | suspend, resume").exploreQueue { run, scene in
       run.concurrently(

@@ -25,7 +25,12 @@ import Testing
   private static func take(_ turn: Turn, of scene: QueueScene) {
     add(turn, to: scene.queue)
     turn.came.wait()
-    if turn.isExecuting, turn.mayBeginInTask { scene.bodies.runAndStay() }
+    // The look decides: what ends after it comes too late.
+    let hadEnded = scene.bodies.hasEnded
+    if turn.isExecuting, turn.mayBeginInTask {
+      if hadEnded { scene.bodies.decisionsAfterEnd += 1 }
+      scene.bodies.runAndStay()
+    }
     turn.finish()
   }
 
@@ -69,7 +74,7 @@ import Testing
       let turn = Turn(lifetime: scene.lifetime)
       run.concurrently(("turn", { Self.take(turn, of: scene) }), ("end", { scene.end() }))
     } atEnd: { run, scene in
-      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) bodies began after the end")
+      run.expect(scene.bodies.decisionsAfterEnd == 0, "its body began after the end")
       run.expect(scene.queue.core.read { $0.detached == 0 }, "the turn's permit is lost")
     }
   }

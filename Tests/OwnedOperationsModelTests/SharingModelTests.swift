@@ -20,7 +20,7 @@ import Testing
     private(set) var rounds = 0
     /// Who has made a step in this round.
     private var stepped: Set<Int> = []
-    let schedule: [Int] = []
+    let schedule = ModelSchedule()
 
     init(processors: Int) { self.processors = processors }
 

@@ -123,7 +123,9 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   /// The nodes that threw, with what they threw, in the order in which the nodes were made.
   /// - Complexity: linear in the nodes.
   public var failures: [(node: OperationGraph.Node, error: any Error)] {
-    audience.withLock { Array($0.thrown) }.sorted { $0.key < $1.key }.map { (OperationGraph.Node(storage: storage, index: $0.key), $0.value) }
+    audience.withLock { Array($0.thrown) }.sorted { $0.key < $1.key }.map {
+      (OperationGraph.Node(storage: storage, index: $0.key), $0.value)
+    }
   }
 
   /// How many nodes there are, and how they ended.

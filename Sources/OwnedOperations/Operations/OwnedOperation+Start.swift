@@ -90,7 +90,7 @@ extension OwnedOperation {
   /// decides; and the operation may have been finished meanwhile, after which the owner's end cancels it no more.
   final var mayBeginInTask: Bool {
     let word = settled()
-    return !word.isCancelled && !word.contains(.finishClaimed)
+    return !word.isCancelled && !word.contains(.finishClaimed) || Mutation.taskSkipsTheLifetime.isOn
   }
 
   /// The work has returned; what it captured may still have to go. For kinds that let go of it themselves, and for all at the end.

@@ -135,7 +135,7 @@ final class OwnerHold: Sendable {
   /// Whether somebody other than bodies holds the object, which the caller holds as a body.
   @inline(__always)  // for each job with an owner
   func mayBegin(_ object: Retained<AnyObject>) -> Bool {
-    guard isHeldByOthers(object.borrowed) else { return false }
+    guard isHeldByOthers(object.borrowed) || Mutation.bodiesKeepTheOwner.isOn else { return false }
     if word.load(ordering: .relaxed) & Self.isHeldBack != 0 { lookAgain() }
     return true
   }

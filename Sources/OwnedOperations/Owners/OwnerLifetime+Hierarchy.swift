@@ -47,7 +47,8 @@ extension OwnerLifetime {
     guard let parent else { return false }
     guard parent.insertChild(self) else { return true }
     // Ended meanwhile, perhaps before it was there to be removed. If its tree is still being closed, whoever does that removes it then.
-    if word.load(ordering: .acquiring) & (Flag.ended | Flag.closing) == Flag.ended { parent.removeChild(id) }
+    let hasEnded = word.load(ordering: .acquiring) & (Flag.ended | Flag.closing) == Flag.ended
+    if hasEnded, !Mutation.linkMissesItsOwnEnd.isOn { parent.removeChild(id) }
     return false
   }
 

@@ -153,7 +153,8 @@ extension Scheduler {
 
   /// The operation goes on without a thread of the queue's, and takes a permit with it. What the worker has taken beside it needs another.
   mutating func detach(_ operation: OwnedOperation, from worker: ScheduledWorker?) {
-    if limit != .max || ownerLimit != .max, let worker { reclaimBatch(from: worker) }
+    if limit != .max || ownerLimit != .max, let worker, !Mutation.batchGoesOnBesideADetached.isOn { reclaimBatch(from: worker) }
+    guard !Mutation.detachedTakesNoPermit.isOn else { return }
     guard let place = operations.place(of: operation), !operations[place].isDetached else { return }
     setDetached(true, place)
     if let permit = taskPermits[ObjectIdentifier(operation)], permit.waits > 0 { yield(permit, bodyOf: operations[place].ownerQueue) }

@@ -165,7 +165,7 @@ extension Scheduler {
 
   private func mayReturnToOwner(_ permit: Permit) -> Bool {
     if let line = permit.flow?.line, line.isRunning { return false }
-    guard ownerLimit != .max, let ownerQueue = permit.ownerQueue else { return true }
+    guard ownerLimit != .max, let ownerQueue = permit.ownerQueue, !Mutation.returnsPastTheOwnersLimit.isOn else { return true }
     return ownerQueue.executing - ownerQueue.yielded < max(1, ownerLimit)
   }
 

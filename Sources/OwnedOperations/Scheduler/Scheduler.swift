@@ -210,7 +210,7 @@ struct Scheduler: ~Copyable {
 
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
   mutating func take(for worker: ScheduledWorker) -> Bool {
-    guard !isSuspended, worker.generation == workerGeneration, mayTake else { return false }
+    guard !isSuspended, worker.generation == workerGeneration || Mutation.formerWorkersGoOn.isOn, mayTake else { return false }
     while true {
       let level = firstPhase.with { phase -> Int? in
         guard phase.readyLevels != 0 else { return nil }

@@ -164,6 +164,7 @@ final class Relay: Sendable {
       var next = nextBatch(for: runner, after: batch, taken, leaves: false)
       if next == nil {
         spin()
+        if Mutation.runnerLeavesUnseen.isOn { return leaveUnseen(runner) }
         next = nextBatch(for: runner, after: nil, 0, leaves: true)
       }
       guard let next else { return }
@@ -172,6 +173,11 @@ final class Relay: Sendable {
       // Coming back for every few would have those who hand over wait for the lock.
       if taken < Self.few { Pause.spin(Self.pauses) }
     }
+  }
+
+  /// Only for `Mutation.runnerLeavesUnseen`.
+  private func leaveUnseen(_ runner: Runner) {
+    lock.withLock { if self.runner === runner { self.runner = nil } else { blocked -= 1 } }
   }
 
   private func spin() {
@@ -240,7 +246,8 @@ final class Relay: Sendable {
     batch.finished += taken
     guard batch.finished == batch.count else { return }
     if taken > 0 { unfinished -= 1 }
-    if batch.runners == 0, pool.count < Self.mostPooled, let segment = batch as? ReleaseSegment {
+    if batch.runners == 0, pool.count < Self.mostPooled, let segment = batch as? ReleaseSegment
+    {
       segment.reset()
       pool.append(segment)
     }
@@ -291,7 +298,7 @@ final class Relay: Sendable {
       runner.isReplaced.store(true, ordering: .relaxed)
       blocked += 1
       self.runner = nil
-      if hasWaitingSteps { new = appointIfNobodyIs() }
+      if hasWaitingSteps, !Mutation.nobodyTakesOver.isOn { new = appointIfNobodyIs() }
       return true
     }
     withExtendedLifetime(former) {}

@@ -305,7 +305,7 @@ final class Worker: DueWorker, @unchecked Sendable {
 
   override func willBlock(for target: WaitTarget) {
     hasWaited = true
-    core.workerWillBlock(self, isForOwnWork: isInBody && includesOwnWork(target))
+    core.workerWillBlock(self, isForOwnWork: isInBody && (includesOwnWork(target) || Mutation.everyWaitYields.isOn))
   }
 
   override func isStillBlocked(for target: WaitTarget) -> Bool {

@@ -33,7 +33,6 @@
       var mostSteps = 0
       var divergences = 0
       var failure: String?
-      var schedule: [Int] = []
       var trace: [String] = []
 
       var description: String {
@@ -63,8 +62,7 @@
         report.mostSteps = max(report.mostSteps, run.stepCount)
         report.outcomes.insert(run.state)
         if let failure = run.failure {
-          report.failure = "\(failure)"
-          report.schedule = strategy.schedule
+          report.failure = "\(failure); MODEL_DECISIONS=\(strategy.schedule)"
           strategy.rewind()
           report.trace = self.run(strategy, isTraced: true, scenario).trace ?? []
           break
@@ -72,6 +70,19 @@
         report.isComplete = !strategy.next()
       } while !report.isComplete && report.schedules < mostSchedules
       report.divergences = strategy.divergences
+      print(report)
+      return report
+    }
+
+    /// The run that `MODEL_DECISIONS` says, with a trace of every step. What had failed says so, and the scenario has to be named, too.
+    func repeatedly(_ schedule: ModelSchedule, _ scenario: @escaping @Sendable (ModelRun) -> Void) -> Report {
+      // What the first run makes for all, it makes before the others.
+      _ = run(ExhaustiveStrategy(mostPreemptions: 0), isTraced: false, scenario)
+      let run = run(RepeatingStrategy(schedule), isTraced: true, scenario)
+      var report = Report(name: "\(name), repeated")
+      (report.schedules, report.mostSteps) = (1, run.stepCount)
+      report.failure = run.failure.map { "\($0)" }
+      for line in run.trace ?? [] { print(line) }
       print(report)
       return report
     }
@@ -99,7 +110,6 @@
         report.mostSteps = max(report.mostSteps, run.stepCount)
         if let failure = run.failure {
           report.failure = "\(failure); MODEL_SEED=\(seed) MODEL_DEPTH=\(depth)"
-          report.schedule = run.strategy.schedule
           if let trace = run.trace { for line in trace { print(line) } }
           break
         }
@@ -109,9 +119,14 @@
       return report
     }
 
+    private static let oneAtATime = NSLock()
+
     private func run(
       _ strategy: any ModelStrategy, isTraced: Bool, _ scenario: @escaping @Sendable (ModelRun) -> Void
     ) -> ModelRun {
+      // A run is the process's: scenarios that are tested side by side take turns.
+      Self.oneAtATime.lock()
+      defer { Self.oneAtATime.unlock() }
       let run = ModelRun(
         strategy, timePasses: timePasses, earlyTimeouts: earlyTimeouts, exploresBackground: exploresBackground, isTraced: isTraced)
       run.run(scenario)

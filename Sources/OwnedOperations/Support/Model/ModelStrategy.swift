@@ -9,8 +9,51 @@
     ///   - state: two runs that have come to the same state go on in the same ways; see `ModelRun.state`.
     /// - Returns: an index.
     func choose(among threads: [Int], firstGoesOn: Bool, step: Int, state: () -> UInt64) -> Int
-    /// The decisions of the run that ended.
-    var schedule: [Int] { get }
+    /// The decisions of the run that ended, by which it can be repeated.
+    var schedule: ModelSchedule { get }
+  }
+
+  /// A run as a list of decisions: at which steps another went on than the first of those who could, and which. Written `120:1,340:2`.
+  struct ModelSchedule: CustomStringConvertible {
+    private(set) var choices: [(step: Int, choice: Int)] = []
+
+    init() {}
+
+    /// Nil if the text is no such list.
+    init?(_ text: String) {
+      for part in text.split(separator: ",") {
+        let numbers = part.split(separator: ":").compactMap { Int($0) }
+        guard numbers.count == 2 else { return nil }
+        choices.append((numbers[0], numbers[1]))
+      }
+    }
+
+    mutating func note(_ choice: Int, at step: Int) {
+      if choice != 0 { choices.append((step, choice)) }
+    }
+
+    var description: String { choices.map { "\($0.step):\($0.choice)" }.joined(separator: ",") }
+  }
+
+  /// The run of a list of decisions.
+  final class RepeatingStrategy: ModelStrategy {
+    let schedule: ModelSchedule
+    private var left: ArraySlice<(step: Int, choice: Int)>
+
+    init(_ schedule: ModelSchedule) {
+      self.schedule = schedule
+      left = schedule.choices[...]
+    }
+
+    func didAdd(_ thread: Int) {}
+
+    func isShared(_ object: Int, by thread: Int) -> Bool { true }
+
+    func choose(among threads: [Int], firstGoesOn: Bool, step: Int, state: () -> UInt64) -> Int {
+      guard let next = left.first, next.step == step else { return 0 }
+      left.removeFirst()
+      return min(next.choice, threads.count - 1)
+    }
   }
 
   /// All schedules with at most so many preemptions, depth first.
@@ -59,7 +102,12 @@
       if firstGoesOn, preemptions >= mostPreemptions { return 0 }
       if depth == decisions.count, reduces, !isKnown { isKnown = !isNew(firstGoesOn ? ModelHash.of(state(), threads[0]) : state()) }
       // In turn, lest some wait for the others for ever.
-      if isKnown { return firstGoesOn ? 0 : step % threads.count }
+      let chosen = isKnown ? firstGoesOn ? 0 : step % threads.count : decide(among: threads, firstGoesOn)
+      schedule.note(chosen, at: step)
+      return chosen
+    }
+
+    private func decide(among threads: [Int], _ firstGoesOn: Bool) -> Int {
       if depth == decisions.count { decisions.append(Decision(options: threads.count, chosen: 0)) }
       if decisions[depth].options != threads.count { divergences += 1 }
       let chosen = min(decisions[depth].chosen, threads.count - 1)
@@ -74,13 +122,14 @@
       return true
     }
 
-    var schedule: [Int] { decisions.map(\.chosen) }
+    private(set) var schedule = ModelSchedule()
 
     /// Once more.
     func rewind() {
       depth = 0
       preemptions = 0
       isKnown = false
+      schedule = ModelSchedule()
       firstToucher = [:]
     }
 
@@ -108,7 +157,7 @@
     private let changes: [Int]
     private var priorities: [Int] = []
     private var lowest = 0
-    private(set) var schedule: [Int] = []
+    private(set) var schedule = ModelSchedule()
 
     /// - Parameters:
     ///   - depth: how many orders a defect may depend on and be found.
@@ -141,7 +190,7 @@
         if changes.contains(step) { priorities[threads[0]] = lowest }
       }
       let best = threads.indices.max { priorities[threads[$0]] < priorities[threads[$1]] } ?? 0
-      schedule.append(best)
+      schedule.note(best, at: step)
       return best
     }
   }

@@ -9,6 +9,8 @@ enum Mutation: String, CaseIterable {
   // The operation's state word: OperationModelTests DependencyModelTests
   /// A start that has been claimed runs the work without a look at the lifetime.
   case startSkipsTheLifetime
+  /// The task of an operation begins its body without another look.
+  case taskSkipsTheLifetime
   /// Who is cancelled already handles the cancellation again.
   case cancelsTwice
   /// Who finishes doesn't claim the finish.
@@ -39,16 +41,26 @@ enum Mutation: String, CaseIterable {
   case childMissesTheEnd
   /// Two links that make a cycle are not looked at one after the other.
   case linksWithoutLock
+  /// A child is entered under a new parent though it has ended on the way there, and stays when it has gone.
+  case linkMissesItsOwnEnd
   /// A member joins after the reaper was sent.
   case memberMissesTheEnd
   /// A member leaves, and another one takes its place, while the reaper walks the list.
   case memberMovesWhileReaped
+
+  // What runs in the background: RelayModelTests
+  /// A runner that has found nothing leaves without another look.
+  case runnerLeavesUnseen
+  /// Nobody takes over what a runner that stands still has left.
+  case nobodyTakesOver
 
   // Owners that only their bodies hold, and blocks of dispatch queues: HoldModelTests
   /// A block that has been claimed runs without a look at the lifetime.
   case blockSkipsTheLifetime
   /// A block that gives its claim back doesn't look whether its lifetime has ended meanwhile.
   case heldBackBlockMissesTheEnd
+  /// A body begins though only bodies hold the owner.
+  case bodiesKeepTheOwner
   /// References are compared with a count of bodies that may be of another moment.
   case holdTrustsOneLook
   /// A body that waits for work of its own owner counts as one that holds the owner.
@@ -95,6 +107,9 @@ enum Mutation: String, CaseIterable {
   /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
   case handoverDoesNotYield
 
+  /// A worker that was made for other settings goes on taking work.
+  case formerWorkersGoOn
+
   // Lines: LineModelTests
   /// The next of a line begins while one of it runs.
   case lineRunsSideBySide
@@ -110,6 +125,14 @@ enum Mutation: String, CaseIterable {
   // Permits: PermitModelTests
   /// A body that waits for work of its own queue keeps its permit.
   case keepsPermitInWait
+  /// A body that waits for anything else than work of its own queue gives its permit up, too.
+  case everyWaitYields
+  /// An asynchronous operation that goes on without its worker has no permit.
+  case detachedTakesNoPermit
+  /// A worker goes on with what it has taken beside an asynchronous operation that goes on without it.
+  case batchGoesOnBesideADetached
+  /// A body whose wait is over goes on though its owner has as many running as may.
+  case returnsPastTheOwnersLimit
   /// A body whose wait is over goes on though others have its permit.
   case returnsWithoutPermit
   /// Nobody looks for bodies that want their permits back.

@@ -1,0 +1,144 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// What is the user's, released and called in the background: each step is taken once, and one that waits holds up nobody.
+@Suite(.serialized) struct RelayModelTests {
+  private static func explore(
+    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void
+  ) {
+    var explorer = ModelExplorer("relay: \(name)")
+    explorer.exploresBackground = true
+    explorer.expectNothing(preemptions: preemptions, location, scenario)
+  }
+
+  private static func step(_ taken: ModelFlag) -> RelaySteps { RelaySteps(count: 1) { _ in taken.count += 1 } }
+
+  @Test func stepsAreTakenOnceWhoeverHandsThemOver() {
+    Self.explore("add | add") { run in
+      let relay = Relay()
+      let (one, other) = (ModelFlag(), ModelFlag())
+      run.concurrently(("one", { relay.add(Self.step(one)) }), ("other", { relay.add(Self.step(other)) }))
+      relay.waitUntilIdle()
+      run.expect(one.count == 1 && other.count == 1, "the steps were taken \(one.count) times and \(other.count) times")
+    }
+  }
+
+  @Test func whoWaitsForIdleSeesAllThatWasHandedOverBefore() {
+    Self.explore("add, wait | add") { run in
+      let relay = Relay()
+      let (one, other) = (ModelFlag(), ModelFlag())
+      run.concurrently(
+        (
+          "one",
+          {
+            relay.add(Self.step(one))
+            relay.waitUntilIdle()
+            run.expect(one.count == 1, "idle before its step was taken")
+          }
+        ), ("other", { relay.add(Self.step(other)) }))
+      relay.waitUntilIdle()
+      run.expect(other.count == 1, "idle before the other's step was taken")
+    }
+  }
+
+  /// A value whose deinit is counted.
+  private final class Value: @unchecked Sendable {  // constant
+    private let gone: ModelFlag
+    init(_ gone: ModelFlag) { self.gone = gone }
+    deinit { gone.count += 1 }
+  }
+
+  @Test func valuesAreReleasedOnce() {
+    Self.explore("release, release | release") { run in
+      let relay = Relay()
+      let gone = ModelFlag()
+      run.concurrently(
+        (
+          "one",
+          {
+            relay.release(Value(gone))
+            relay.release(Value(gone))
+          }
+        ), ("other", { relay.release(Value(gone)) }))
+      relay.waitUntilIdle()
+      run.expect(gone.count == 3, "\(gone.count) of three have gone")
+    }
+  }
+
+  /// The first step waits for the second, which only another thread can take.
+  @Test func aStepThatWaitsHoldsUpNobody() {
+    Self.explore("add one that waits | add what it waits for") { run in
+      let relay = Relay()
+      let (first, second) = (ModelFlag(), ModelFlag())
+      let signal = Semaphore()
+      run.concurrently(
+        (
+          "first",
+          {
+            relay.add(
+              RelaySteps(count: 1) { _ in
+                signal.wait()
+                first.count += 1
+              })
+          }
+        ),
+        (
+          "second",
+          {
+            relay.add(
+              RelaySteps(count: 1) { _ in
+                second.count += 1
+                signal.signal()
+              })
+          }
+        ))
+      relay.waitUntilIdle()
+      run.expect(first.count == 1 && second.count == 1, "the steps were taken \(first.count) times and \(second.count) times")
+    }
+  }
+
+  /// A deinit that waits, in the midst of a batch: the rest of it is another runner's, and what comes later may use the batch again only
+  /// when both have left.
+  @Test func aDeinitThatWaitsHoldsUpNobody() {
+    Self.explore("release one that waits, release | release what it waits for, release") { run in
+      let relay = Relay()
+      let gone = ModelFlag()
+      let signal = Semaphore()
+      final class Waiting: @unchecked Sendable {  // constant
+        let (gone, signal): (ModelFlag, OwnedOperations.Semaphore)
+        init(_ gone: ModelFlag, _ signal: OwnedOperations.Semaphore) { (self.gone, self.signal) = (gone, signal) }
+        deinit {
+          signal.wait()
+          gone.count += 1
+        }
+      }
+      final class Signalling: @unchecked Sendable {  // constant
+        let (gone, signal): (ModelFlag, OwnedOperations.Semaphore)
+        init(_ gone: ModelFlag, _ signal: OwnedOperations.Semaphore) { (self.gone, self.signal) = (gone, signal) }
+        deinit {
+          gone.count += 1
+          signal.signal()
+        }
+      }
+      run.concurrently(
+        (
+          "one",
+          {
+            relay.release(Waiting(gone, signal))
+            relay.release(Value(gone))
+          }
+        ),
+        (
+          "other",
+          {
+            relay.release(Signalling(gone, signal))
+            relay.release(Value(gone))
+          }
+        ))
+      relay.waitUntilIdle()
+      run.expect(gone.count == 4, "\(gone.count) of four have gone")
+    }
+  }
+}
