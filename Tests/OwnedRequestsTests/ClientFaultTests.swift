@@ -213,6 +213,65 @@ import Testing
     #expect(told.headers["authorization"] == "token-2")
   }
 
+  /// Foundation asks its delegate for a credential then, and says nothing more until it has one.
+  @Test(arguments: ["Basic realm=\"house\"", "Digest realm=\"house\", nonce=\"1\"", "Bearer"])
+  func anAnswerThatAsksForAPasswordIsOneLikeAnyOther(challenge: String) async throws {
+    let headers = try #require(String(data: JSONEncoder().encode(["WWW-Authenticate": challenge]), encoding: .utf8))
+    let parameters: Parameters = .form(["status": 401, "body": "who are you?", "headers": .string(headers)])
+    let client = server.client()
+    let operation = client.send(Request(.get, "status", parameters: parameters), lifetime: lifetime, decoding: .string) { _ in }
+    await operation.finished()
+    #expect(operation.head?.status == 401)
+    #expect(operation.head?.headers["WWW-Authenticate"] == challenge)
+    guard case .failure(.status(401, let body)) = operation.result else {
+      Issue.record("it ended with \(String(describing: operation.result))")
+      return
+    }
+    #expect(body == Data("who are you?".utf8))
+
+    let token = Token()
+    let asking = server.client { $0.interceptors = [token] }
+    let url = "flaky?id=challenge-\(challenge.prefix(5))&failures=2&status=401&headers="
+    let query = try #require(headers.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
+    #expect(try await asking.response(to: Request(.get, url + query), lifetime: lifetime, decoding: .string).attempts == 3)
+  }
+
+  @Test func aDownloadThatAsksForAPasswordFailsAndTheNextOneIsWhole() async throws {
+    let directory = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+    try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: directory) }
+    let headers = #"{"WWW-Authenticate": "Basic realm=\"house\""}"#
+    let client = server.client()
+    let refused = client.download(
+      Request(.get, "status", parameters: .form(["status": 401, "headers": .string(headers)])), to: directory.appendingPathComponent("a"),
+      lifetime: lifetime)
+    await refused.finished()
+    guard case .failure(.status(401, _)) = refused.result else {
+      Issue.record("it ended with \(String(describing: refused.result))")
+      return
+    }
+    let whole = client.download(Request(.get, "bytes?length=300000"), to: directory.appendingPathComponent("b"), lifetime: lifetime)
+    await whole.finished()
+    #expect(try Data(contentsOf: directory.appendingPathComponent("b")).count == 300_000)
+  }
+
+  /// Foundation says nothing of such an answer. Its body is lost.
+  @Test(arguments: [(301, nil), (302, nil), (307, "http://[nowhere"), (305, "/echo")] as [(Int, String?)])
+  func aRedirectThatLeadsNowhereKeepsStatusAndHeaders(status: Int, location: String?) async throws {
+    var headers = ["X-Why": "moved"]
+    headers["Location"] = location
+    let text = try #require(String(data: JSONEncoder().encode(headers), encoding: .utf8))
+    let parameters: Parameters = .form(["status": .integer(status), "headers": .string(text)])
+    let operation = server.client().send(Request(.get, "status", parameters: parameters), lifetime: lifetime, decoding: .string) { _ in }
+    await operation.finished()
+    #expect(operation.head?.status == status)
+    #expect(operation.head?.headers["X-Why"] == "moved")
+    guard case .failure(.status(status, _)) = operation.result else {
+      Issue.record("it ended with \(String(describing: operation.result))")
+      return
+    }
+  }
+
   private struct Refusal: RequestInterceptor, Error {
     func adapt(_ request: URLRequest) async throws -> URLRequest { throw self }
   }

@@ -246,8 +246,7 @@ final class Relay: Sendable {
     batch.finished += taken
     guard batch.finished == batch.count else { return }
     if taken > 0 { unfinished -= 1 }
-    if batch.runners == 0, pool.count < Self.mostPooled, let segment = batch as? ReleaseSegment
-    {
+    if batch.runners == 0, pool.count < Self.mostPooled, let segment = batch as? ReleaseSegment {
       segment.reset()
       pool.append(segment)
     }

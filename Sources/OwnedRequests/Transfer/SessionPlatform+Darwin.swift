@@ -8,5 +8,8 @@
 
     /// Whether a task that is over still waits for the answer to a question of its session.
     static let wantsAnswersAfterEnd = true
+
+    /// Whether a challenge comes when the whole answer has, and nothing comes after it without a credential.
+    static let challengesComeLast = false
   }
 #endif

@@ -78,6 +78,9 @@ private final class Cancellations: Sendable {
     queue.async { task.cancel() }
   }
 
+  /// Stops what nobody hears of any more.
+  func perform(_ stop: @escaping @Sendable () -> Void) { queue.async { stop() } }
+
   func hasEnded() { backlog?.cancellationEnds() }
 }
 
@@ -91,6 +94,7 @@ final class SessionTask: Sendable {
     var receiver: (any SessionTaskReceiver)?
     var isOver = false
     var isCancelled = false
+    var hasHead = false
 
     /// - Returns: true if it was neither over nor cancelled before.
     mutating func beCancelled(andOver isOver: Bool) -> Bool {
@@ -145,6 +149,25 @@ final class SessionTask: Sendable {
     return former
   }
 
+  fileprivate func takeHead(_ response: HTTPURLResponse) {
+    state.withLock { state in
+      state.hasHead = true
+      return state.receiver
+    }?.taskDidReceive(ResponseHead(response))
+  }
+
+  /// Foundation tells nothing of an answer that it takes for a redirect, and that leads nowhere. The task has its head.
+  fileprivate func takeHeadThatWasNotTold() {
+    guard !state.withLock({ $0.hasHead }), let response = task.response as? HTTPURLResponse else { return }
+    takeHead(response)
+  }
+
+  /// What has come is the whole answer, and the session waits for something else.
+  fileprivate func endWithWhatHasCome(_ stop: @escaping @Sendable () -> Void) {
+    takeReceiver()?.taskDidComplete(nil)
+    cancellations.perform(stop)
+  }
+
   fileprivate func refuseRedirect(_ completionHandler: @Sendable (URLRequest?) -> Void) {
     state.withLock { state in
       guard !state.isOver || SessionPlatform.wantsAnswersAfterEnd else { return }
@@ -183,8 +206,19 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     _ session: URLSession, dataTask: URLSessionDataTask, didReceive response: URLResponse,
     completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
   ) {
-    if !isDiscarding, let response = response as? HTTPURLResponse { receiver(of: dataTask)?.taskDidReceive(ResponseHead(response)) }
+    if !isDiscarding, let response = response as? HTTPURLResponse {
+      tasks.withLock { $0[dataTask.taskIdentifier] }?.takeHead(response)
+    }
     completionHandler(.allow)
+  }
+
+  /// A server asks for a name and a password. Who has them signs the request, see `RequestInterceptor`; the answer is one like any other.
+  func urlSession(
+    _ session: URLSession, task: URLSessionTask, didReceive challenge: URLAuthenticationChallenge,
+    completionHandler: @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+  ) {
+    guard SessionPlatform.challengesComeLast else { return completionHandler(.performDefaultHandling, nil) }
+    tasks.withLock { $0[task.taskIdentifier] }?.endWithWhatHasCome { completionHandler(.cancelAuthenticationChallenge, nil) }
   }
 
   func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
@@ -201,6 +235,7 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     let error = error.map(URLError.init(wrapping:))
     let sessionTask = tasks.withLock { $0.removeValue(forKey: task.taskIdentifier) }
     guard let backlog, isDiscarding else {
+      if error == nil { sessionTask?.takeHeadThatWasNotTold() }
       sessionTask?.takeReceiver()?.taskDidComplete(error)
       return
     }

@@ -14,12 +14,14 @@ final class SoakRun: Sendable {
   private static let patience = 60
   /// Fewer are no run whose beginning and end could be compared.
   private static let leastRounds = 10
-  /// Of a run. Resident pages jump by some hundreds of kilobytes whatever one does, which in a small process is more than the twentieth
-  /// part.
+  /// What malloc's caches for threads may make of a run, wherever the twentieth part is less; see `mallocKeepsForThreads`.
   private static let leastGrowth = 4 << 20
   /// What a thread more may hold: its stack's pages, and what glibc's malloc keeps for it, up to seven blocks of each of 64 sizes, some
   /// 240 kB in all, which count as in use until the thread ends.
   private static let memoryOfThread = 512 << 10
+  /// With `GLIBC_TUNABLES=glibc.malloc.tcache_count=0` it doesn't, and memory is held to a twentieth without an allowance.
+  private static let mallocKeepsForThreads =
+    !(ProcessInfo.processInfo.environment["GLIBC_TUNABLES"] ?? "").contains("glibc.malloc.tcache_count=0")
 
   init(_ options: Options) {
     self.options = options
@@ -98,9 +100,9 @@ final class SoakRun: Sendable {
 
   private func checkMemory(_ early: ProcessFigures, _ late: ProcessFigures) {
     guard !Sanitizer.isThere else { return }
-    let threads = max(0, late.threads - early.threads)
+    let threads = Self.mallocKeepsForThreads ? max(0, late.threads - early.threads) : 0
     let growth = late.resident - early.resident - threads * Self.memoryOfThread
-    if growth > max(early.resident / 20, Self.leastGrowth) {
+    if growth > max(early.resident / 20, Self.mallocKeepsForThreads ? Self.leastGrowth : 0) {
       world.ledger.report(
         "memory grows: \(Figures.bytes(early.resident)) resident after a tenth, with \(early.threads) threads; "
           + "\(Figures.bytes(late.resident)) at the end, with \(late.threads)")
@@ -132,6 +134,8 @@ final class SoakRun: Sendable {
       say("\(change < 0 ? "" : "+")\(Figures.decimal(change)) %, each after malloc_trim; ")
       say("of malloc's, in use: \(Figures.bytes(early.heap)), \(Figures.bytes(late.heap)); threads: \(early.threads), \(late.threads)\n")
       if Sanitizer.isThere { say("memory was not compared: the sanitizer keeps what is released\n") }
+    } else {
+      say("memory was not compared: fewer than \(Self.leastRounds) rounds\n")
     }
     say("threads left: \(ProcessFigures.threads.sorted().joined(separator: ", "))\n")
     guard ledger.failed > 0 else { return say("nothing was found\n") }
