@@ -146,6 +146,32 @@ import Testing
     #expect(log.lines == ["went on"])
   }
 
+  /// On the real clock, and on another actor. It is real time that they would go on in, unless their owner ends.
+  @Test func whatSleepsOnTheRealClockOrWaitsForAnActorIsSuspendedElsewhere() async {
+    actor Elsewhere {
+      func rest() async throws { try await Task.sleep(for: .seconds(3600)) }
+    }
+    let queue = OwnerScopedQueue(virtualTime: time, name: "queue")
+    let (owner, elsewhere) = (OwnerLifetime(name: "owner"), Elsewhere())
+    let operations = [
+      Asynchronous(lifetime: owner) { try await Task.sleep(for: .seconds(3600)) },
+      Asynchronous(lifetime: owner) { try await elsewhere.rest() },
+    ]
+    for (name, operation) in zip(["sleeper", "caller"], operations) {
+      operation.name = name
+      queue.addOperation(operation)
+    }
+    let suspended = time.runUntilIdle().suspendedElsewhere.map(\.description)
+    #expect(Set(suspended) == Set(["sleeper", "caller"].map { "Asynchronous \"\($0)\" of \"owner\" in \"queue\": suspended elsewhere" }))
+    owner.end()
+    // They come back from the real clock's threads to this one, when the cancellation has reached them.
+    while !operations.allSatisfy(\.isFinished) {
+      time.runUntilIdle()
+      await Task.yield()
+    }
+    #expect(time.runUntilIdle().suspendedElsewhere.isEmpty)
+  }
+
   @Test func aSleepThatIsCancelledIsOver() async {
     let task = Task(executorPreference: time) { [time] in try await time.sleep(for: .seconds(1)) }
     time.runUntilIdle()
@@ -154,6 +180,17 @@ import Testing
     time.runUntilIdle()
     #expect(time.pending.isEmpty)
     await #expect(throws: CancellationError.self) { try await task.value }
+  }
+
+  /// Of a queue that has no virtual time.
+  @Test func aSleeperElsewhereIsPending() async throws {
+    let real = OwnerScopedQueue()
+    let task = Task { try await real.run(lifetime: .process) { try await time.sleep(for: .seconds(60)) } }
+    while time.pending.isEmpty { try await Task.sleep(for: .milliseconds(1)) }
+    #expect(time.pending.map(\.reason) == [.delayed(until: VirtualTime.Instant(offset: .seconds(60)))])
+    time.advance(by: .seconds(60))
+    try await task.value
+    #expect(time.pending.isEmpty)
   }
 
   @Test func anOwnerIsDrainedOrItsTimeIsUp() async {
@@ -181,17 +218,5 @@ extension OwnerScopedQueue {
         try await time.sleep(for: .seconds(1))
       }
     }
-  }
-
-  /// Of a queue that has no virtual time.
-  @Test func aSleeperElsewhereIsPending() async throws {
-    let time = VirtualTime()
-    let real = OwnerScopedQueue()
-    let task = Task { try await real.run(lifetime: .process) { try await time.sleep(for: .seconds(60)) } }
-    while time.pending.isEmpty { try await Task.sleep(for: .milliseconds(1)) }
-    #expect(time.pending.map(\.reason) == [.delayed(until: VirtualTime.Instant(offset: .seconds(60)))])
-    time.advance(by: .seconds(60))
-    try await task.value
-    #expect(time.pending.isEmpty)
   }
 }

@@ -54,7 +54,7 @@
 
     /// Clear: the process ends with a signal, soon, and not in a hang; what had run until then had run once.
     @Test(.enabled(if: !Sanitizer.isActive)) func aQueueThatMemoryRunsOutForStopsTheProcess() async {
-      await #expect(processExitsWith: .failure) {
+      let result = await #expect(processExitsWith: .failure) {
         Limits.noCore()
         let queue = OwnerScopedQueue()
         queue.isSuspended = true
@@ -62,6 +62,10 @@
         let end = DispatchTime.now() + 60
         while DispatchTime.now() < end { queue.async(lifetime: .forTests) {} }
         _exit(EXIT_SUCCESS)  // it has not stopped
+      }
+      guard case .signal? = result?.exitStatus else {
+        Issue.record("it ended with \(String(describing: result?.exitStatus)), not by a signal")
+        return
       }
     }
 
@@ -165,7 +169,7 @@
     @Test(.enabled(if: !Sanitizer.isActive)) func workWaitsUntilThereAreThreads() async {
       await #expect(processExitsWith: .success) {
         let ran = Counter()
-        let (limited, added) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let (limited, tried, added) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         // These are there before.
         Thread.detachNewThread {
           limited.wait()
@@ -174,13 +178,14 @@
           let gone = OwnerLifetime()
           for _ in 0..<100 { queue.async(lifetime: gone) {} }
           gone.end()
+          tried.signal()  // who adds or ends asks for the thread
           queue.waitUntilAllOperationsAreFinished()
           added.signal()
         }
         Limits.mayStartThreads(false)
         #expect(!ThreadStart.onNewThread {})
         limited.signal()
-        usleep(200_000)  // they try; the test holds if they have not yet
+        #expect(tried.waitUntilSignalled())
         Limits.mayStartThreads(true)
         #expect(added.waitUntilSignalled())
         #expect(ran.value == 100)
