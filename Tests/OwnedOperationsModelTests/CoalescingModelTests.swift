@@ -101,7 +101,7 @@ import Testing
   }
 
   private static func explore(
-    _ name: String, preemptions: Int? = 2, _ location: SourceLocation = #_sourceLocation,
+    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation,
     _ scenario: @escaping @Sendable (Scene) -> Void
   ) {
     ModelExplorer("coalescing: \(name)").expectNothing(preemptions: preemptions, location) { run in

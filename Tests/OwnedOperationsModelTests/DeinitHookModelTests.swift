@@ -38,6 +38,81 @@ import Testing
     }
   }
 
+  /// Two hold the object: whoever lets go of it last runs the hooks.
+  private static func exploreHooked(
+    _ name: String, _ one: @escaping @Sendable (Object, DeinitHook, ModelFlag) -> Void,
+    _ two: @escaping @Sendable (Object, DeinitHook, ModelFlag) -> Void,
+    expect: @escaping @Sendable (ModelRun, _ former: Int, _ later: Int) -> Void
+  ) {
+    explore(name) { run in
+      let (first, former, later) = (Holder(Object()), ModelFlag(), ModelFlag())
+      let second = Holder(first.object!)
+      let captured = Holder(ModelFlag())
+      let isCaptured = WeakReference(captured.object!)
+      let hook = onDeinit(of: first.object!, name: "hook") { [flag = captured.object] _, _ in
+        flag?.isSet = true
+        former.count += 1
+      }
+      captured.object = nil
+      run.concurrently(
+        (
+          "one",
+          {
+            one(first.object!, hook, later)
+            first.object = nil
+          }
+        ),
+        (
+          "two",
+          {
+            two(second.object!, hook, later)
+            second.object = nil
+          }
+        ))
+      expect(run, former.count, later.count)
+      run.expect(isCaptured.object == nil, "what the hook captured is still there")
+      run.expect(!hook.isInstalled, "it is installed on an object that has gone")
+    }
+  }
+
+  private static let replace: @Sendable (Object, DeinitHook, ModelFlag) -> Void = { object, _, later in
+    onDeinit(of: object, name: "hook") { _, _ in later.count += 1 }
+  }
+
+  private static let cancelAll: @Sendable (Object, DeinitHook, ModelFlag) -> Void = { object, _, _ in cancelDeinitHooks(of: object) }
+
+  @Test func aHookIsReplacedWhileOthersLetGo() {
+    exploreReplacing("replace | release") { _, _, _ in }
+  }
+
+  @Test func aHookIsReplacedTwiceAtOnce() { exploreReplacing("replace | replace", Self.replace) }
+
+  @Test func aHookIsReplacedAndCancelled() {
+    exploreReplacing("replace | cancel") { _, hook, _ in hook.cancel() }
+  }
+
+  private func exploreReplacing(_ name: String, _ other: @escaping @Sendable (Object, DeinitHook, ModelFlag) -> Void) {
+    Self.exploreHooked(name, Self.replace, other) { run, former, later in
+      run.expect(former == 0 && later == 1, "the former ran \(former) times, what replaced it \(later) times")
+    }
+  }
+
+  @Test func allHooksAreCancelledWhileOneIs() {
+    Self.exploreHooked(
+      "cancel all | cancel", Self.cancelAll, { _, hook, _ in hook.cancel() },
+      expect: { run, former, _ in
+        run.expect(former == 0, "a cancelled hook ran")
+      })
+  }
+
+  @Test func allHooksAreCancelledWhileAnotherIsInstalled() {
+    Self.exploreHooked("cancel all | install", Self.cancelAll) { object, _, later in
+      onDeinit(of: object) { _, _ in later.count += 1 }
+    } expect: { run, former, later in
+      run.expect(former == 0 && later <= 1, "the former ran \(former) times, the other \(later) times")
+    }
+  }
+
   @Test func oneObjectGoesWhileAnotherOfItsClassIsHooked() {
     Self.explore("release | install") { run in
       let (first, second) = (Holder(Object()), Holder(Object()))

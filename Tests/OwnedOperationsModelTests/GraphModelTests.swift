@@ -6,12 +6,12 @@ import Testing
 /// Runs of graphs: nodes that finish at once, that are cancelled while they begin, and those who wait.
 @Suite(.serialized) struct GraphModelTests {
   private static func explore(
-    _ name: String, limit: Int = 1, preemptions: Int? = 1, _ location: SourceLocation = #_sourceLocation,
+    _ name: String, limit: Int = 1, preemptions: Int = 1, reduces: Bool = false, _ location: SourceLocation = #_sourceLocation,
     _ makeNodes: @escaping @Sendable (OperationGraph, ModelRun, QueueScene) -> Void,
     beside other: @escaping @Sendable (GraphRun, QueueScene) -> Void = { _, _ in },
     atEnd look: @escaping @Sendable (GraphRun, ModelRun, QueueScene) -> Void
   ) {
-    ModelExplorer("graphs: \(name)").expectNothing(preemptions: preemptions, location) { run in
+    ModelExplorer("graphs: \(name)").expectNothing(preemptions: preemptions, reduces: reduces, location) { run in
       let scene = QueueScene(limit: limit)
       let graph = OperationGraph(lifetime: scene.lifetime)
       makeNodes(graph, run, scene)
@@ -31,7 +31,7 @@ import Testing
   }
 
   @Test func twoPredecessorsFinishAtOnce() {
-    Self.explore("two before one", limit: 2, preemptions: nil) { graph, run, scene in
+    Self.explore("two before one", limit: 2, reduces: true) { graph, run, scene in
       // Of two priorities, so that they go through the queue.
       let first = graph.node(priority: .high) { scene.bodies.runAndStay() }
       let second = graph.node { scene.bodies.runAndStay() }
@@ -48,11 +48,14 @@ import Testing
 
   @Test func aRunIsCancelledWhileItsNodesBegin() {
     Self.explore("wait | cancel") { graph, run, scene in
-      for _ in 0..<2 { graph.node { scene.bodies.run() } }
-    } beside: { graphRun, _ in
+      for _ in 0..<3 { graph.node { scene.bodies.run() } }
+    } beside: { graphRun, scene in
       graphRun.cancel()
+      scene.bodies.hasEnded = true
     } atEnd: { graphRun, run, scene in
-      run.expect(scene.bodies.runs <= 2, "\(scene.bodies.runs) of two nodes ran")
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) nodes began after the cancellation")
+      let counts = graphRun.nodeCounts
+      run.expect(counts.succeeded + counts.cancelled == 3, "\(counts.succeeded) nodes succeeded, \(counts.cancelled) were cancelled")
     }
   }
 

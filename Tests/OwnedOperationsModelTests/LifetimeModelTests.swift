@@ -92,6 +92,18 @@ import Testing
     }
   }
 
+  @Test func aHookComesWhileItMovesAndEnds() {
+    Self.explore("onEnd | setParent | end", preemptions: 1) { run in
+      let (parent, lifetime) = (OwnerLifetime(), OwnerLifetime())
+      let calls = ModelFlag()
+      run.concurrently(
+        ("onEnd", { lifetime.onEnd { _ in calls.count += 1 } }), ("move", { try? lifetime.setParent(parent) }),
+        ("end", { lifetime.end() }))
+      run.expect(calls.count == 1, "the hook ran \(calls.count) times")
+      run.expect(parent.childCount == 0, "who has ended is a child still")
+    }
+  }
+
   @Test func aHookIsCancelledOrRuns() {
     Self.explore("cancel | end") { run in
       let lifetime = OwnerLifetime()

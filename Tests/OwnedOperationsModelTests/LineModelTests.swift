@@ -76,7 +76,7 @@ import Testing
   }
 
   @Test func twoPostBesideAJob() {
-    Self.explorer("add, async | add, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+    Self.explorer("add, async | add, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       run.concurrently(
         (
@@ -95,7 +95,7 @@ import Testing
   }
 
   @Test func allIsCancelled() {
-    Self.explorer("add, add, wait | cancel, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+    Self.explorer("add, add, wait | cancel, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "cancel") { scene.queue.cancelAllOperations() }
       line.add(2)
@@ -109,7 +109,7 @@ import Testing
   }
 
   @Test func theLineIsClosed() {
-    Self.explorer("add, add, wait | close, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+    Self.explorer("add, add, wait | close, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "close") {
         _ = line.line.close(inBackground: false)
@@ -124,7 +124,7 @@ import Testing
   }
 
   @Test func aDeliveryWaitsForTheQueue() {
-    Self.explorer("add one that waits, add | add, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+    Self.explorer("add one that waits, add | add, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       line.add(0) { scene.wait() }
       run.concurrently(("one", { line.add(1) }), ("two", { line.add(2) }))
@@ -156,7 +156,7 @@ import Testing
   }
 
   @Test func theQueueIsSuspended() {
-    Self.explorer("add, add, wait | suspend, resume, limit 2").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+    Self.explorer("add, add, wait | suspend, resume, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "suspend") {
         scene.queue.setSuspended(true, ownedBy: scene.lifetime)

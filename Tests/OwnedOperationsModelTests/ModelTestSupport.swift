@@ -10,11 +10,12 @@ extension ModelExplorer {
   /// are to be tried for each scenario, instead of all that, from a fresh seed or from `MODEL_FIRST_SEED`. `MODEL_LIST` lists them.
   /// `MODEL_DECISIONS` repeats one run of those that are tested.
   /// - Parameters:
-  ///   - preemptions: nil if there are too many schedules. Then it sees more random ones.
+  ///   - reduces: whether one schedule stands for others, as with one preemption more, because there are too many otherwise.
   ///   - deeper: how many schedules it sees at most with one preemption more; nil if that must be all.
   ///   - random: how many times as many random ones it sees as others do.
   func expectNothing(
-    preemptions: Int?, deeper: Int? = someDeeper, random factor: Int = 1, _ location: SourceLocation = #_sourceLocation,
+    preemptions: Int, reduces: Bool = false, deeper: Int? = someDeeper, random factor: Int = 1,
+    _ location: SourceLocation = #_sourceLocation,
     _ scenario: @escaping @Sendable (ModelRun) -> Void
   ) {
     if Self.setting("MODEL_LIST") != nil { return print("scenario: \(name)") }
@@ -28,9 +29,11 @@ extension ModelExplorer {
     }
     var explorer = self
     let asked = Self.setting("MODEL_PREEMPTIONS")
-    if let most = asked ?? preemptions, Self.seconds == nil {
+    if Self.seconds == nil {
+      let most = asked ?? preemptions
       explorer.mostPreemptions = most
-      if asked != nil { explorer.reduces = true }
+      if reduces || asked != nil { explorer.reduces = true }
+      if reduces { explorer.mostSchedules = Self.allDeeper }
       guard explorer.findsNothing(location, scenario) else { return }
       if asked == nil, !Self.stopsAtFailure {
         explorer.mostPreemptions = most + 1
@@ -40,7 +43,7 @@ extension ModelExplorer {
       }
     }
     explorer.exploresBackground = true
-    var amount = Amount(schedules: (preemptions == nil ? 5 : factor) * Self.randomSchedules)
+    var amount = Amount(schedules: factor * Self.randomSchedules)
     if let seconds = Self.seconds { amount = Amount(seconds: seconds, firstSeed: Self.firstSeed) }
     let random = explorer.randomly(amount, scenario)
     if random.failure != nil, Self.stopsAtFailure { exit(1) }
@@ -91,6 +94,10 @@ final class Bodies: @unchecked Sendable {  // the baton holder's
   var mostInside = 0
   var hasEnded = false { didSet { ModelRun.note(book) } }
   var startsAfterEnd = 0
+  /// From when on bodies should be alone.
+  var areOneAtATime = false { didSet { ModelRun.note(book) } }
+  /// Of bodies that began beside others nevertheless.
+  var startsBesideOthers = 0
   /// Of bodies for which somebody looked after the end whether they may begin.
   var decisionsAfterEnd = 0
   private let place = Atomic<Int>(0)
@@ -102,10 +109,13 @@ final class Bodies: @unchecked Sendable {  // the baton holder's
     if hasEnded { startsAfterEnd += 1 }
   }
 
+  /// Touches what all bodies touch that stay: where only one thread ever comes, nobody is let in between.
+  func pass() { place.add(1, ordering: .relaxed) }
+
   /// Takes time: others may come meanwhile.
   func stay(_ body: () -> Void = {}) {
     enter()
-    place.add(1, ordering: .relaxed)
+    pass()
     body()
     leave()
   }
@@ -114,6 +124,7 @@ final class Bodies: @unchecked Sendable {  // the baton holder's
     ModelRun.note(book)
     inside += 1
     mostInside = max(mostInside, inside)
+    if areOneAtATime, inside > 1 { startsBesideOthers += 1 }
   }
 
   func leave() {
@@ -146,6 +157,27 @@ struct QueueScene: Sendable {
 
   func wait() { queue.waitUntilAllOperationsAreFinished() }
 
+  func addAndWait(_ count: Int) {
+    for _ in 0..<count { add() }
+    wait()
+  }
+
+  /// Nothing begins between the two but what was under way. Everybody else goes on meanwhile until nobody can: it takes a run in which
+  /// time passes.
+  func suspend(_ suspend: () -> Void, resume: () -> Void) {
+    suspend()
+    bodies.hasEnded = true
+    Platform.sleep(microseconds: 1)
+    bodies.hasEnded = false
+    resume()
+  }
+
+  func expectStatistics(_ run: ModelRun, file: StaticString = #fileID, line: UInt = #line) {
+    let counts = queue.statistics
+    let text = "\(counts.enqueued) jobs were added, \(counts.succeeded) ran, \(counts.cancelled) were cancelled, \(bodies.runs) bodies ran"
+    run.expect(counts.enqueued == counts.succeeded + counts.cancelled && counts.succeeded == bodies.runs, text, file: file, line: line)
+  }
+
   func end() {
     lifetime.end()
     bodies.hasEnded = true
@@ -168,11 +200,11 @@ extension ModelRun {
 extension ModelExplorer {
   /// A scenario of one queue. When its threads are over, all that is left in the queue is waited for before the last look.
   func exploreQueue(
-    limit: Int = 1, preemptions: Int? = 2, random factor: Int = 1, hasOneThread: Bool = false,
+    limit: Int = 1, preemptions: Int = 2, reduces: Bool = false, random factor: Int = 1, hasOneThread: Bool = false,
     _ location: SourceLocation = #_sourceLocation,
     _ threads: @escaping @Sendable (ModelRun, QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
   ) {
-    expectNothing(preemptions: preemptions, random: factor, location) { run in
+    expectNothing(preemptions: preemptions, reduces: reduces, random: factor, location) { run in
       let scene = QueueScene(limit: limit, underlyingQueue: hasOneThread ? DispatchQueue(label: "one thread") : nil)
       threads(run, scene)
       scene.wait()

@@ -32,7 +32,7 @@ import Testing
   }
 
   @Test func aBodyWaitsBesideALimitOfTwo() {
-    Self.explorer("a body that waits, limit 2 | async").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+    Self.explorer("a body that waits, limit 2 | async").exploreQueue(limit: 2, preemptions: 0, reduces: true, random: 5) { run, scene in
       Self.addWaiter(for: scene.operationThatStays(), to: scene)
       run.concurrently(("other", { scene.addOneThatStays() }))
     } atEnd: { run, scene in
@@ -41,11 +41,21 @@ import Testing
   }
 
   @Test func theLimitSinksWhileABodyWaits() {
-    Self.explorer("a body that waits, limit 2 | limit 1").exploreQueue(limit: 2, preemptions: nil) { run, scene in
+    Self.explorer("a body that waits, async, limit 2 | limit 1").exploreQueue(limit: 2, preemptions: 0, reduces: true, random: 5) {
+      run, scene in
       Self.addWaiter(for: scene.operationThatStays(), to: scene)
-      run.concurrently(("limit", { scene.queue.maxConcurrentOperationCount = 1 }))
+      scene.addOneThatStays()
+      run.concurrently(
+        (
+          "limit",
+          {
+            scene.queue.maxConcurrentOperationCount = 1
+            scene.bodies.areOneAtATime = true
+          }
+        ))
     } atEnd: { run, scene in
-      scene.expect(run, runs: 2, atOnce: 2)
+      scene.expect(run, runs: 3, atOnce: 2)
+      run.expect(scene.bodies.startsBesideOthers <= 1, "\(scene.bodies.startsBesideOthers) began beside others")
     }
   }
 

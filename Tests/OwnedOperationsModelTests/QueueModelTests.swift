@@ -153,10 +153,7 @@ import Testing
     } atEnd: { run, scene in
       // One worker: the start of one job may have been under way.
       run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) jobs began after the end")
-      let statistics = scene.queue.statistics
-      run.expect(
-        statistics.enqueued == statistics.succeeded + statistics.cancelled,
-        "\(statistics.enqueued) jobs were added, \(statistics.succeeded) ran, \(statistics.cancelled) were cancelled")
+      scene.expectStatistics(run)
     }
   }
 

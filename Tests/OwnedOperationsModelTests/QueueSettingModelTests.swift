@@ -5,23 +5,61 @@ import Testing
 
 /// A queue whose settings change, that is idle, or goes, while others add to it.
 @Suite(.serialized) struct QueueSettingModelTests {
-  private static func explorer(_ name: String) -> ModelExplorer { ModelExplorer("queue: \(name)") }
+  private static func explorer(_ name: String, earlyTimeouts: Int = 0, timePasses: Bool = false) -> ModelExplorer {
+    var explorer = ModelExplorer("queue: \(name)")
+    explorer.earlyTimeouts = earlyTimeouts
+    explorer.timePasses = timePasses
+    return explorer
+  }
 
-  private static func addTwoAndWait(_ scene: QueueScene) -> (name: String, body: @Sendable () -> Void) {
-    (
-      "adder",
-      {
-        scene.addOneThatStays()
-        scene.addOneThatStays()
-        scene.wait()
-      }
-    )
+  /// Bodies that take time, and a setting after which they should be alone. One may have been under way.
+  private static func exploreLimit(
+    _ name: String, _ location: SourceLocation = #_sourceLocation, _ set: @escaping @Sendable (OwnerScopedQueue) -> Void
+  ) {
+    explorer(name).exploreQueue(limit: 2, preemptions: 1, reduces: true, location) { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            for _ in 0..<3 { scene.addOneThatStays() }
+            scene.wait()
+          }
+        ),
+        (
+          "limit",
+          {
+            set(scene.queue)
+            scene.bodies.areOneAtATime = true
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 2)
+      run.expect(scene.bodies.startsBesideOthers <= 1, "\(scene.bodies.startsBesideOthers) began beside others under the new limit")
+    }
   }
 
   @Test func theLimitSinks() {
+    Self.exploreLimit("async, async, async, wait | limit 1") { $0.maxConcurrentOperationCount = 1 }
+  }
+
+  @Test func theOwnersLimitSinks() {
+    Self.exploreLimit("async, async, async, wait | round robin, limit 1 per owner") { queue in
+      queue.ownerFairness = .roundRobin
+      queue.maxConcurrentOperationCountPerOwner = 1
+    }
+  }
+
+  @Test func theLimitSinksAndRises() {
     Self.explorer("async, async, wait | limit 1, limit 2").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       run.concurrently(
-        Self.addTwoAndWait(scene),
+        (
+          "adder",
+          {
+            scene.addOneThatStays()
+            scene.addOneThatStays()
+            scene.wait()
+          }
+        ),
         (
           "limit",
           {
@@ -34,11 +72,27 @@ import Testing
     }
   }
 
+  /// The first body waits, in a way that the queue does not know of, for the second, which only the new limit lets begin.
   @Test func theLimitRises() {
-    Self.explorer("async, async, wait | limit 2").exploreQueue(preemptions: 1) { run, scene in
-      run.concurrently(Self.addTwoAndWait(scene), ("limit", { scene.queue.maxConcurrentOperationCount = 2 }))
+    Self.explorer("async, which waits for the next, async, wait | limit 2").exploreQueue(preemptions: 1) { run, scene in
+      let isOver = Semaphore()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.async(lifetime: scene.lifetime) {
+              isOver.wait()
+              scene.bodies.run()
+            }
+            scene.queue.async(lifetime: scene.lifetime) {
+              scene.bodies.run()
+              isOver.signal()
+            }
+            scene.wait()
+          }
+        ), ("limit", { scene.queue.maxConcurrentOperationCount = 2 }))
     } atEnd: { run, scene in
-      scene.expect(run, runs: 2, atOnce: 2)
+      scene.expect(run, runs: 2)
     }
   }
 
@@ -85,46 +139,132 @@ import Testing
     var second: Int?
   }
 
-  @Test func aQueueIsSuspendedAndResumed() {
-    Self.explorer("async, wait | suspend, resume").exploreQueue { run, scene in
+  // MARK: Suspension
+
+  private static func exploreSuspension(
+    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation,
+    _ suspend: @escaping @Sendable (QueueScene, Bool) -> Void
+  ) {
+    explorer(name, timePasses: true).exploreQueue(preemptions: preemptions, reduces: true, location) { run, scene in
       run.concurrently(
-        (
-          "adder",
-          {
-            scene.add()
-            scene.wait()
-          }
-        ),
+        ("adder", { scene.addAndWait(3) }),
         (
           "suspend",
           {
-            scene.queue.isSuspended = true
-            scene.queue.isSuspended = false
+            scene.suspend {
+              suspend(scene, true)
+            } resume: {
+              suspend(scene, false)
+            }
           }
         ))
     } atEnd: { run, scene in
-      scene.expect(run, runs: 1)
+      scene.expect(run, runs: 3)
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) bodies began while it was suspended")
     }
   }
 
-  @Test func fairnessAndTheOwnersLimitAreChanged() {
-    Self.explorer("async, async, wait | round robin, limit per owner").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+  @Test func aQueueIsSuspendedAndResumed() {
+    Self.exploreSuspension("async, async, async, wait | suspend, resume") { $0.queue.isSuspended = $1 }
+  }
+
+  @Test func anOwnerIsSuspendedAndResumed() {
+    Self.exploreSuspension("async, async, async, wait | suspend the owner, resume it") {
+      $0.queue.setSuspended($1, ownedBy: $0.lifetime)
+    }
+  }
+
+  // MARK: A batch in hand, and a thread that gives up parking
+
+  /// A worker that has run something quick takes several jobs at once, and goes through them without the lock. One of them waits until
+  /// the other has begun: what it does falls into the midst of a batch.
+  private static func exploreBatch(
+    _ name: String, _ location: SourceLocation = #_sourceLocation, _ other: @escaping @Sendable (QueueScene) -> Void
+  ) {
+    explorer(name).exploreQueue(preemptions: 1, reduces: true, location) { run, scene in
+      let hasBegun = Semaphore()
+      scene.queue.isSuspended = true
+      for index in 0..<8 * Processors.count {
+        scene.queue.async(lifetime: scene.lifetime) {
+          if index == 4 { hasBegun.signal() }
+          scene.bodies.runAndStay()
+        }
+      }
+      run.concurrently(
+        ("resume", { scene.queue.isSuspended = false }),
+        (
+          "other",
+          {
+            hasBegun.wait()
+            scene.bodies.pass()
+            other(scene)
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expectStatistics(run)
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) jobs of the batch began too late")
+    }
+  }
+
+  @Test func aBatchInHandIsCancelled() {
+    Self.exploreBatch("resume with a batch | cancel all") { scene in
+      scene.queue.cancelAllOperations()
+      scene.bodies.hasEnded = true
+    }
+  }
+
+  @Test func theOwnerOfABatchInHandIsSuspended() {
+    Self.exploreBatch("resume with a batch | suspend the owner, cancel its work, resume it") { scene in
+      scene.queue.setSuspended(true, ownedBy: scene.lifetime)
+      scene.bodies.hasEnded = true
+      scene.queue.cancelOperations(ownedBy: scene.lifetime)
+      scene.queue.setSuspended(false, ownedBy: scene.lifetime)
+    }
+  }
+
+  @Test func theOwnerOfABatchInHandEnds() {
+    Self.exploreBatch("resume with a batch | end") { $0.end() }
+  }
+
+  private static func exploreParking(
+    _ name: String, preemptions: Int = 1, _ location: SourceLocation = #_sourceLocation,
+    _ other: @escaping @Sendable (QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
+  ) {
+    explorer(name, earlyTimeouts: 2).exploreQueue(preemptions: preemptions, reduces: true, location) { run, scene in
       run.concurrently(
         (
           "adder",
           {
-            scene.add()
-            scene.add()
-            scene.wait()
+            for _ in 0..<2 { scene.addAndWait(1) }
           }
-        ),
-        (
-          "settings",
-          {
-            scene.queue.ownerFairness = .roundRobin
-            scene.queue.maxConcurrentOperationCountPerOwner = 1
-          }
-        ))
+        ), ("other", { other(scene) }))
+    } atEnd: { run, scene in
+      scene.expectStatistics(run)
+      look(run, scene)
+    }
+  }
+
+  @Test func theOwnerEndsWhileTheParkedThreadGivesUp() {
+    Self.exploreParking("async, wait, give up parking, async, wait | end") {
+      $0.end()
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) jobs began after the end")
+    }
+  }
+
+  @Test func theQueueIsSuspendedWhileTheParkedThreadGivesUp() {
+    Self.exploreParking("async, wait, give up parking, async, wait | suspend, resume") { scene in
+      scene.queue.isSuspended = true
+      scene.queue.isSuspended = false
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  @Test func theLimitIsSetWhileTheParkedThreadGivesUp() {
+    Self.exploreParking("async, wait, give up parking, async, wait | limit 2, limit 1") { scene in
+      scene.queue.maxConcurrentOperationCount = 2
+      scene.queue.maxConcurrentOperationCount = 1
     } atEnd: { run, scene in
       scene.expect(run, runs: 2)
     }

@@ -67,7 +67,7 @@ import Testing
   }
 
   private static func explore(
-    _ name: String, preemptions: Int? = 2, _ location: SourceLocation = #_sourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void
+    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void
   ) {
     ModelExplorer("turns: \(name)").expectNothing(preemptions: preemptions, location, scenario)
   }

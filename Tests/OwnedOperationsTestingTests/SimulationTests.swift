@@ -141,5 +141,6 @@ import Testing
       nextLine += 60
     }
     report()
+    #expect(scripts > 0)
   }
 }

@@ -50,7 +50,7 @@ final class DeinitRegistry: Sendable {
     shard.pointee.lock.lock()
     let identifier = Self.nextIdentifier()
     let slot = shard.pointee.insertingSlot(of: key)
-    let replaced = name.flatMap { shard.pointee.entry(at: slot).pointee.hooks.remove(name: $0) }
+    let replaced = Mutation.formerHookStays.isOn ? nil : name.flatMap { shard.pointee.entry(at: slot).pointee.hooks.remove(name: $0) }
     shard.pointee.entry(at: slot).pointee.hooks.append(node, identifier: identifier)
     shard.pointee.lock.unlock()
     withExtendedLifetime(replaced) {}  // releases its captures, outside the lock

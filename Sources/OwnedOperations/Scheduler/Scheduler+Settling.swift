@@ -56,6 +56,7 @@ extension Scheduler {
   /// Takes back what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
   /// the oldest is in front again.
   mutating func reclaimBatches() {
+    if Mutation.workInHandStays.isOn { return }
     let holders = workers.active.filter { $0.batch.hasRest }
     guard holders.count > 1 else {
       if let holder = holders.first { reclaimBatch(from: holder) }

@@ -2,9 +2,9 @@
   @testable import OwnedOperations
 #endif
 
-/// Those of the model build's defects that are put into transfers: see `Mutation`. In any other build there is none.
+/// Those of the model build's defects that are put into transfers and their turns: see `Mutation`. In any other build there is none.
 enum TransferMutation: String {
-  case joinsWhatIsOver, taskMissesTheLastLeave
+  case joinsWhatIsOver, taskMissesTheLastLeave, leaverGivesATurnBack, leaverGetsATurn, endKeepsTheTurns
 
   #if OWNED_OPERATIONS_MODEL
     var isOn: Bool { Mutation(rawValue: rawValue)?.isOn ?? false }

@@ -129,6 +129,7 @@ final class HostLimits: Sendable {
       case .waiting:
         swap(&unused, &ticket.grant)
         state.lines[ticket.host]?.waiting[ticket.level].noteGone()
+        if TransferMutation.leaverGivesATurnBack.isOn { state.lines[ticket.host]?.underWay -= 1 }
         return []
       case .granted:
         state.lines[ticket.host]?.underWay -= 1
@@ -143,8 +144,9 @@ final class HostLimits: Sendable {
   func withoutGrants(_ body: () -> Void) {
     state.withLock { $0.pauses += 1 }
     body()
-    let grants = state.withLock { state in
+    let grants = state.withLock { state -> [@Sendable () -> Void] in
       state.pauses -= 1
+      if TransferMutation.endKeepsTheTurns.isOn { return [] }
       return state.lines.keys.flatMap { Self.grants(for: $0, &state) }
     }
     runElsewhere(grants)
@@ -184,7 +186,9 @@ final class HostLimits: Sendable {
 
     init(level: Int) { self.level = level }
 
-    private func isWaiting(_ ticket: Ticket) -> Bool { ticket.phase == .waiting && ticket.level == level }
+    private func isWaiting(_ ticket: Ticket) -> Bool {
+      (ticket.phase == .waiting || TransferMutation.leaverGetsATurn.isOn && ticket.phase == .over) && ticket.level == level
+    }
 
     mutating func append(_ ticket: Ticket) { tickets.append(ticket) }
 

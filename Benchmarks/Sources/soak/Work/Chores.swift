@@ -172,10 +172,18 @@ struct Chores {
     let yields = random.isOnce(in: 2)
     let place = random.isOnce(in: 2) ? owner : .bare(owner.lifetime)
     world.group.enter()
-    Task { [group = world.group] in
-      _ = try? await place.run(on: queue) {
-        tally.run(0)
-        if yields { await Task.yield() }
+    Task { [group = world.group, world, mark] in
+      // Its owner may end before or under way. Nothing else keeps the body from its end.
+      do {
+        try await place.run(on: queue) {
+          tally.run(0)
+          if yields { await Task.yield() }
+        }
+        if !tally.hasRun(0) { world.ledger.report("a task's body has not run, and the task has succeeded") }
+      } catch {
+        if !queue.record.cancelsAll, !mark.isExpendable.load(ordering: .acquiring) {
+          world.ledger.report("a task's body was refused, though nobody has ended its owner: \(error)")
+        }
       }
       group.leave()
     }

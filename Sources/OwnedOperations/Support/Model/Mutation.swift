@@ -75,6 +75,8 @@ enum Mutation: String, CaseIterable {
   case hookIsCancelledWhileItRuns
   /// Two attachments are made for one object.
   case attachmentIsMadeTwice
+  /// A hook that another of its name replaces stays.
+  case formerHookStays
 
   // Queues: QueueModelTests QueueSettingModelTests
   /// A job that has been claimed runs without a look at the lifetime.
@@ -109,6 +111,8 @@ enum Mutation: String, CaseIterable {
 
   /// A worker that was made for other settings goes on taking work.
   case formerWorkersGoOn
+  /// What a worker has in hand stays with it, whatever is cancelled, suspended or limited.
+  case workInHandStays
 
   // Lines: LineModelTests
   /// The next of a line begins while one of it runs.
@@ -167,6 +171,14 @@ enum Mutation: String, CaseIterable {
   case observationMissesTheEnd
   /// Where all names are observed, too, two registrations call those of a name.
   case postIsHeardTwice
+
+  // Turns of requests at a host: TurnModelTests
+  /// Who leaves the line gives back a turn that it never had.
+  case leaverGivesATurnBack
+  /// Who has left the line gets a turn.
+  case leaverGetsATurn
+  /// When an owner's end is over, what it gave back is granted to nobody.
+  case endKeepsTheTurns
 
   // Transfers that several askers share: CoalescingModelTests
   /// Somebody joins a transfer that is over.
