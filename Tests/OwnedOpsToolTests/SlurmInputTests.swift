@@ -55,6 +55,15 @@ struct SlurmInputTests {
     #expect(SlurmPrograms.Answer(status: 1, text: "sbatch: error: Unable to contact slurm controller (connect failure)").isPassing)
     #expect(!SlurmPrograms.Answer(status: 1, text: "sbatch: error: invalid partition specified: x").isPassing)
     #expect(SlurmPrograms.Answer(status: nil, text: "").isPassing)
+    let group = SlurmPrograms.Answer(status: 1, text: "sbatch: error: AssocGrpSubmitJobsLimit\nsbatch: error: Job violates policy")
+    #expect(group.isPassing && group.isAboutTooMany)
+    let munge = SlurmPrograms.Answer(status: 1, text: "sbatch: error: Batch job submission failed: Protocol authentication error")
+    #expect(munge.isPassing && !munge.isAboutTooMany)
+  }
+
+  @Test func pathsAreNoPatterns() {
+    #expect(SlurmPrograms.pattern("/a b/log") == "/a b/log" && SlurmPrograms.pattern("/100%j/%%") == "/100%%j/%%%%")
+    #expect(SlurmPrograms.pattern(#"/a\b%j"#) == #"/a\\b%j"#)
   }
 
   @Test func tasksSurviveTheirWriting() throws {

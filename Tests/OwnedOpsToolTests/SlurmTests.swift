@@ -52,6 +52,18 @@ struct SlurmTests {
     #expect(Set(directory.lines("where")).count == 1 && directory.read("where").hasSuffix("/some dir\n"))
   }
 
+  /// Slurm puts the number of the job in place of `%j`, where it knows no better.
+  @Test(arguments: ["100%j", #"back\slash%A"#, "it's a %%\n"]) func directoriesMayHaveAnyName(_ name: String) async throws {
+    let cluster = try SlurmCluster.shared.get()
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("\(name)/graph.json", SlurmGraph.text([SlurmGraph.shell("a", "pwd > where")]))
+    let line = "cd \(ShellText.quoted(name)) && SLURM_CONF=\(ShellText.quoted(cluster.configuration))"
+    let outcome = try await ToolBinary.shell("\(line) \"$OWNEDOPS\" run graph.json --engine slurm", in: directory)
+    #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
+    #expect(directory.read("\(name)/where").hasSuffix("/\(name)\n"))
+  }
+
   @Test func equalJobsGoAsOneArray() async throws {
     let cluster = try SlurmCluster.shared.get()
     let directory = try TemporaryDirectory()

@@ -118,7 +118,8 @@ extension SlurmSession {
     let name = String(Array(submission.jobs[0].utf8).escapedName.prefix(100))
     var words = [
       "sbatch", "--parsable", "--job-name=\(name)", "--comment=\(submission.comment)", "--chdir=\(workingDirectory)",
-      "--output=\(files.messages)", "--open-mode=append", "--input=/dev/null", "--export=ALL", "--no-requeue", "--kill-on-invalid-dep=yes",
+      "--output=\(SlurmPrograms.pattern(files.messages))", "--open-mode=append", "--input=/dev/null", "--export=ALL", "--no-requeue",
+      "--kill-on-invalid-dep=yes",
     ]
     words += request.words(slurm)
     let isArray = submission.jobs.count > 1
