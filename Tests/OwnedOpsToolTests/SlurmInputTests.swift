@@ -14,6 +14,11 @@ struct SlurmInputTests {
       (["--partition", "p"], "--partition: only with --engine slurm"), (["--engine", "slurn"], "did you mean \"slurm\"?"),
       (["--engine", "slurm", "--jobs", "2"], "--jobs: not with --engine slurm"),
       (["--engine", "slurm", "--detach"], "--detach: give --journal FILE, too"),
+      (["--engine", "slurm", "--load", "2"], "--load: not with --engine slurm"),
+      (["--engine", "slurm", "--live"], "--live: not with --engine slurm"),
+      (["--engine", "slurm", "--detach", "--journal", "j", "--results", "r"], "--results: not with --detach"),
+      (["--engine", "slurm", "--detach", "--journal", "j", "--timeline", "t"], "--timeline: not with --detach"),
+      (["--engine", "slurm", "--detach", "--journal", "j", "--trace", "t"], "--trace: not with --detach"),
       (["--engine", "slurm", "--window", "0"], "--window: \"0\" is not a whole number above 0"),
     ] {
       let outcome = try await ToolBinary.run(["run", "g"] + arguments, in: directory)

@@ -414,6 +414,39 @@ struct SlurmTests {
     #expect(directory.read("log") == "a\nb\n" && directory.read("calls") == "+\n+\n")
   }
 
+  @Test func picturesAndResultsAreThereAtTheEnd() async throws {
+    let cluster = try SlurmCluster.shared.get()
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let graph = SlurmGraph.text([SlurmGraph.shell("first", "true"), SlurmGraph.shell("second", "exit 3", #""after":["first"]"#)])
+    let outcome = try await cluster.run(
+      "run", "-", "--engine", "slurm", "--timeline", "t.svg", "--trace", "t.json", "--results", "r", in: directory, input: graph)
+    #expect(outcome.status == 1, "\(outcome.errors)")
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == ["r", "t.json", "t.svg"])
+    for name in ["t.svg", "t.json", "r"] {
+      #expect(directory.read(name).contains("first") && directory.read(name).contains("second"), "\(name)")
+    }
+    let trace = try JSONSerialization.jsonObject(with: Data(directory.read("t.json").utf8))
+    #expect(((trace as? [String: Any])?["traceEvents"] as? [Any] ?? trace as? [Any])?.isEmpty == false)
+  }
+
+  /// What a user has set for `scancel` is for the user's own calls of it.
+  @Test func settingsOfScancelDoNotKeepAnOwnersJobsAlive() async throws {
+    let cluster = try SlurmCluster.shared.get()
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("alive", "")
+    let graph = SlurmGraph.text(
+      [SlurmGraph.shell("a", "touch up; sleep 60", #""owner":"o""#)], owners: #"{"name":"o","endsWhen":{"fileRemoved":"alive"}}"#)
+    try directory.write("graph.json", graph)
+    let child = try cluster.start(
+      "run", "graph.json", "--engine", "slurm", in: directory, environment: ["SCANCEL_NAME": "none", "SCANCEL_STATE": "PENDING"])
+    try await directory.until("it runs") { directory.contains("up") }
+    unlink(directory.path + "/alive")
+    #expect(await child.status() == 1)
+    #expect(directory.read("out").contains("cancelled a: its owner o ended: alive has gone"), "\(directory.read("out"))")
+  }
+
   // MARK: The same as here
 
   /// The graph of the README, with programs of its own in place of those that it calls.

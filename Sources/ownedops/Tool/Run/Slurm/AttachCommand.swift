@@ -11,7 +11,7 @@ enum AttachCommand {
       .init(names: ["--results"], value: "FILE", help: "write what has become of every job as JSON; see Documentation/JSON.md"),
       .init(names: ["--progress"], value: "TIME", help: "how often to tell what runs, where standard error is no terminal (default: 30s)"),
       .init(names: ["--quiet", "-q"], help: "show only jobs that do not succeed, and no progress"),
-    ],
+    ] + PictureOptions.syntax,
     details: """
       JOURNAL is that of an ownedops run --engine slurm --journal JOURNAL. What it was begun with (the graph, names of jobs, --keep-going,
       --log-dir, --window and what is Slurm's) is read from JOURNAL.slurm. Nothing is run again: what was submitted goes on and is waited
@@ -50,7 +50,9 @@ enum AttachCommand {
     journal.resumes = true
     journal.attaches = true
     journal.takesOver = arguments.has("--take-over")
-    let results = try arguments.text("--results").map { path throws(UsageError) in try JobResults(path: path, apartFrom: journal.files) }
+    let pictures = try PictureFiles(PictureOptions(arguments), apartFrom: journal.files)
+    let others = journal.files + pictures.paths
+    let results = try arguments.text("--results").map { path throws(UsageError) in try JobResults(path: path, apartFrom: others) }
     guard chdir(settings.workingDirectory) == 0 else {
       throw UsageError("attach: can't enter \(settings.workingDirectory), where the run began: \(RawFile.message(errno))")
     }
@@ -62,7 +64,7 @@ enum AttachCommand {
       let past = SlurmSession.Past(file, files, try JournalReader.read(path), ended: settings.begin)
       let session = SlurmSession(
         file, options, slurm, limits: limits, files: files, journal: hold, results: results, begin: settings.begin, past: past)
-      return try SlurmCommand.run(session, hold)
+      return try SlurmCommand.run(session, hold, pictures)
     } catch {
       hold.abandon()
       throw error
