@@ -73,7 +73,8 @@ struct SlurmInputTests {
 
   @Test func tasksSurviveTheirWriting() throws {
     let task = SlurmTask(
-      job: "j\n\"", workingDirectory: "/a b", command: ["x", "", "new\nline", "é\u{1}"], directory: "d", environment: ["A": "b c"],
+      run: "1.2", job: "j\n\"", workingDirectory: "/a b", command: ["x", "", "new\nline", "é\u{1}"], directory: "d",
+      environment: ["A": "b c"],
       timeout: .milliseconds(1500), retries: 2, grace: .seconds(5), logDirectory: "/l", ends: ["1.2.all", "0.0"], needs: ["3.1"],
       deadline: 1795200000.25,
       owner: "o")

@@ -107,6 +107,12 @@ struct SlurmTrial {
     try files.create()
   }
 
+  static func task(_ job: String, of run: String, _ files: SlurmFiles, _ command: [String] = ["x"]) -> SlurmTask {
+    SlurmTask(
+      run: run, job: job, workingDirectory: "/", command: command, directory: nil, environment: [:], timeout: nil, retries: 0,
+      grace: .seconds(1), logDirectory: files.root, ends: [])
+  }
+
   /// - Returns: what the journal says afterwards.
   func run(_ slurm: SlurmStandIn, patience: Duration = .zero, limits: String = "MaxArraySize = 1001") throws -> Journal {
     let hold = try RunJournal(JournalOptions(path: journal), file, engine: SlurmCommand.engine)

@@ -33,7 +33,8 @@ struct SlurmFiles: Sendable {
   func create() throws(UsageError) {
     for directory in [root, root + "/ended"] { try Self.makeDirectory(directory) }
     // The program is an argument: another login node may have it elsewhere.
-    try Self.write(Array("#!/bin/sh\nexec \"$1\" \(SlurmWrapper.command) \"$2\" \"$3\" \"${4:+$SLURM_ARRAY_TASK_ID}\"\n".utf8), to: script)
+    let line = "exec \"$1\" \(SlurmWrapper.command) \"$2\" \"$3\" \"$4\" \"${5:+$SLURM_ARRAY_TASK_ID}\""
+    try Self.write(Array("#!/bin/sh\n\(line)\n".utf8), to: script)
   }
 
   /// For the files of a submission.

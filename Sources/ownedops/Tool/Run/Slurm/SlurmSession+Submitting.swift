@@ -107,7 +107,8 @@ extension SlurmSession {
     // The others have succeeded.
     let needs = job.runsAlways ? [] : job.after.filter { !succeeded[$0] }.map { courses[$0].withdrawal }
     return SlurmTask(
-      job: job.name, workingDirectory: workingDirectory, command: job.command.words, directory: job.command.directory,
+      run: journal.mark.text, job: job.name, workingDirectory: workingDirectory, command: job.command.words,
+      directory: job.command.directory,
       environment: job.command.environment, timeout: job.timeout, retries: job.retries, grace: options.grace,
       logDirectory: options.logDirectory ?? files.logs(submission),
       ends: ends.map { "\(journal.mark.text).\($0)" } + ["\(submission).\(index)"], needs: needs, deadline: deadline,
@@ -124,7 +125,7 @@ extension SlurmSession {
     words += request.words(slurm)
     let isArray = submission.jobs.count > 1
     if isArray { words.append("--array=0-\(submission.jobs.count - 1)") }
-    return words + [files.script, OwnProgram.path, files.root, String(submission.number)] + (isArray ? ["array"] : [])
+    return words + [files.script, OwnProgram.path, files.root, String(submission.number), submission.mark] + (isArray ? ["array"] : [])
   }
 
   // MARK: Answers

@@ -14,33 +14,35 @@ import Foundation
 enum SlurmWrapper {
   static let command = "__slurm-job"
 
-  /// - Parameter arguments: the directory of the run, the number of the submission, and of an array the index.
+  /// - Parameter arguments: the directory of the run, the number of the submission, who made it, and of an array the index.
   static func serve(_ arguments: [String]) -> Int32 {
-    guard arguments.count == 3, let submission = Int(arguments[1]) else { return ExitStatus.badInput }
-    let index = Int(arguments[2]) ?? 0
+    guard arguments.count == 4, let submission = Int(arguments[1]) else { return ExitStatus.badInput }
+    let index = Int(arguments[3]) ?? 0
     do throws(UsageError) {
-      return try serve(SlurmFiles(root: arguments[0]), submission, index)
+      return try serve(SlurmFiles(root: arguments[0]), submission, of: arguments[2], index)
     } catch {
       Console.shared.note("ownedops: submission \(submission), job \(index), on \(MachineProcess.current.host): \(error.description)")
       return ExitStatus.failure
     }
   }
 
-  private static func serve(_ files: SlurmFiles, _ submission: Int, _ index: Int) throws(UsageError) -> Int32 {
+  private static func serve(_ files: SlurmFiles, _ submission: Int, of mark: String, _ index: Int) throws(UsageError) -> Int32 {
+    guard let task = SlurmTask(files, submission, index) else { throw UsageError("can't read \(files.tasks(submission))") }
+    guard task.run == mark else { throw UsageError("\(files.root) is another run's by now") }
     let path = files.status(submission, index)
-    // Somebody has asked Slurm to run it again; it is done.
-    if let before = SlurmStatus(path: path), case .ended(let result) = before.course {
+    // Somebody has asked Slurm to run it again; it is done. Unless Slurm itself has ended it, to run it again.
+    if let before = SlurmStatus(path: path), case .ended(let result) = before.course, result != .cancelled(SlurmStatus.bySignal) {
       return result == .succeeded ? ExitStatus.success : ExitStatus.failure
     }
-    guard let task = SlurmTask(files, submission, index) else { throw UsageError("can't read \(files.tasks(submission))") }
     func refused(because name: String) throws(UsageError) -> Int32 {
       try SlurmFiles.write(SlurmStatus.line("refused", because: name), to: path)
       return ExitStatus.failure
     }
     try SlurmFiles.write(SlurmStatus.line("begun"), to: path)
-    if let name = task.ends.first(where: files.hasEnded) { return try refused(because: name) }
-    if let deadline = task.deadline, deadline <= WallClock.now { return try refused(because: "time") }
+    // First, because it may take its time, and nothing must come between the look at what has ended and the start.
     guard hasSucceeded(task.needs, files) else { return try refused(because: SlurmStatus.need) }
+    if let name = task.ends.first(where: files.hasEnded) { return try refused(because: name) }
+    if let deadline = task.deadline, deadline <= WallClock.now { return try refused(because: SlurmStatus.time) }
     // Slurm goes elsewhere if it can't go there.
     guard chdir(task.workingDirectory) == 0 else {
       throw UsageError("can't enter directory \(task.workingDirectory): \(RawFile.message(errno))")
