@@ -220,6 +220,9 @@ final class RunJournal: Sendable {
   /// An attempt that was submitted has ended, or could not be started.
   func attemptEnded() { state.withLock { $0.running -= 1 } }
 
+  /// An attempt that an earlier runner has submitted is this one's to look after.
+  func attemptGoesOn() { state.withLock { $0.running += 1 } }
+
   /// What has become of a job, all attempts taken together.
   /// - Parameter course: what has come before it and was seen elsewhere, with its times; it is written with it or not at all.
   func record(_ event: JournalEvent, after course: [(event: JournalEvent, time: Double)] = []) {

@@ -72,16 +72,16 @@ extension SlurmSession {
 
   // MARK: scancel
 
-  /// All that is to be cancelled, in one call.
+  /// All that is to be cancelled, in one call, or as few as hold all the names.
   func cancelInSlurm() {
     guard !isCancelling, awaySince == nil || interruptions > 0 else { return }
     let isHeld = toCancel.isEmpty
-    let names = (isHeld ? toHold : toCancel).sorted()
+    let names = Array((isHeld ? toHold : toCancel).sorted().prefix(limits.mostInScancel))
     guard !names.isEmpty else { return }
     let options = isHeld ? ["--state=PENDING"] : interruptions > 1 ? ["--signal=KILL", "--full"] : []
     // What is cancelled need not be held.
-    toHold = isHeld ? [] : toHold.subtracting(toCancel)
-    toCancel = []
+    toHold.subtract(names)
+    toCancel.subtract(names)
     isCancelling = true
     let (call, mailbox) = (call, mailbox)
     DispatchQueue.global(qos: .userInitiated).async {
@@ -91,6 +91,7 @@ extension SlurmSession {
 
   func didCancel(_ names: [String], _ answer: SlurmPrograms.Answer) {
     isCancelling = false
+    cancelledAfter = polls
     nextPoll = min(nextPoll, ContinuousClock.now + Self.shortestPoll)
     pollInterval = Self.shortestPoll
     guard !answer.isGood, answer.isPassing else { return }

@@ -204,6 +204,10 @@ extension SlurmSession {
 
   /// It has done nothing, and will not.
   func forget(_ number: Int) {
+    // What it comes after did not succeed in the meantime.
+    for place in places[number] ?? [] where place >= 0 && courses[place].submission == number && schedule.hasEnded(place) {
+      deactivate(place)
+    }
     doubtful[number] = nil
     submissions[number] = nil
     places[number] = nil
@@ -218,7 +222,6 @@ extension SlurmSession {
   /// Back to what waits, for another submission. Should this one come late it will find that it must not begin.
   func withdraw(_ place: Int) {
     disown(place)
-    journal.attemptEnded()
     deactivate(place)
     courses[place].phase = .waiting
     courses[place].isOutdated = false
@@ -231,7 +234,15 @@ extension SlurmSession {
     if let reason = courses[place].stop ?? courses[place].hold { end(place, .cancelled(reason, hasBegun: false)) }
   }
 
-  /// A job whose node was lost, or that came after one, has no future with Slurm; it gets another, and so does what comes after it.
+  /// Slurm is to be rid of it, and the run waits for that.
+  func cancelLeftover(_ place: Int) {
+    guard let name = identifier(of: place), lastTable[name]?.isOver != true else { return }
+    leftovers.insert(name)
+    toCancel.insert(name)
+  }
+
+  /// A job has no future with Slurm: its node was lost, it was refused, or it came after such a one. It gets another submission, and so
+  /// does what comes after it, which with Slurm waits for this one.
   func submitAnew(_ place: Int) {
     var rest = [place]
     var seen: Set<Int> = [place]
@@ -245,10 +256,7 @@ extension SlurmSession {
       case .waiting: continue
       case .submitting: courses[place].isOutdated = true
       case .submitted:
-        if let name = identifier(of: place) {
-          leftovers.insert(name)
-          toCancel.insert(name)
-        }
+        cancelLeftover(place)
         withdraw(place)
       }
     }

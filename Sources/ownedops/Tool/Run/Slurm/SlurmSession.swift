@@ -130,6 +130,8 @@ final class SlurmSession {
   var toCancel: Set<String> = []
   var toHold: Set<String> = []
   var isCancelling = false
+  /// How many polls had begun when `scancel` answered last.
+  var cancelledAfter = 0
   /// Ended here, and not yet there.
   var leftovers: Set<String> = []
 
@@ -240,16 +242,17 @@ final class SlurmSession {
     if submission.identifier == nil { doubtful[job.submission] = 0 }
     marks.insert(submission.mark)
     activate(job.place)
+    journal.attemptGoesOn()
     if places[job.submission] == nil { places[job.submission] = Array(repeating: -1, count: submission.jobs.count) }
     places[job.submission]?[job.index] = job.place
   }
 
   private var isOver: Bool {
     if hasLostLease { return true }
-    if allHaveEnded, leftovers.isEmpty, calls.isEmpty, doubtful.isEmpty { return true }
+    if allHaveEnded, active.isEmpty, leftovers.isEmpty, calls.isEmpty, doubtful.isEmpty { return true }
     // Who has pressed Ctrl-C twice does not wait for a controller that may never come.
     if interruptions > 1, let since = interruptedAt, ContinuousClock.now - since > .seconds(10) { return true }
-    return slurm.detaches && interruptions == 0 && calls.isEmpty && doubtful.isEmpty && toCancel.isEmpty
+    return slurm.detaches && interruptions == 0 && calls.isEmpty && doubtful.isEmpty && toCancel.isEmpty && !isCancelling
       && (!mustSubmit || journal.failure != nil) && awaySince == nil
   }
 
@@ -266,7 +269,7 @@ final class SlurmSession {
   /// Until something has to be done without an event.
   private var pause: Double {
     var pause = 1.0
-    if !isPolling, !active.isEmpty || !leftovers.isEmpty { pause = min(pause, (nextPoll - ContinuousClock.now).inSeconds) }
+    if !isPolling, mustPoll { pause = min(pause, (nextPoll - ContinuousClock.now).inSeconds) }
     if mustSubmit, calls.count < Self.mostAtOnce, awaySince == nil, interruptions == 0 { pause = min(pause, 0.5) }
     return pause
   }
@@ -292,6 +295,7 @@ final class SlurmSession {
   /// It is with Slurm no more.
   func deactivate(_ place: Int) {
     guard active.remove(place) != nil else { return }
+    journal.attemptEnded()
     if let owner = file.jobs[place].owner { activeOfOwner[owner] -= 1 }
     mustSubmit = true
   }
@@ -301,7 +305,6 @@ final class SlurmSession {
 
   /// A job has ended, and what follows from it.
   func end(_ place: Int, _ end: JobSchedule.End) {
-    if courses[place].phase != .waiting { journal.attemptEnded() }
     deactivate(place)
     succeeded[place] = end == .succeeded
     if case .failed = end, firstFailure == nil {
