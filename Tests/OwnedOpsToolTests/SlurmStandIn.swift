@@ -179,16 +179,18 @@ struct SlurmTrial {
     case new, resume, attach
   }
 
+  /// - Parameter births: of processes that owners end with, as an earlier runner knew them.
   /// - Returns: what the journal says afterwards.
   func run(
     _ slurm: SlurmStandIn, _ beginning: Beginning = .new, patience: Duration = .zero, limits: String = "MaxArraySize = 1001",
-    mostInScancel: Int? = nil, prepare: (RunJournal) throws -> Void = { _ in }
+    mostInScancel: Int? = nil, births: [String: String] = [:], prepare: (RunJournal) throws -> Void = { _ in }
   ) throws -> Journal {
     var how = JournalOptions(path: journal)
     how.resumes = beginning != .new
     how.attaches = beginning == .attach
     let hold = try RunJournal(how, file, engine: SlurmCommand.engine)
-    let past = SlurmSession.Past(file, files, try JournalReader.read(journal), ended: beginning == .attach ? 0 : nil)
+    var past = SlurmSession.Past(file, files, try JournalReader.read(journal), ended: beginning == .attach ? 0 : nil)
+    past.births = births
     try hold.begin(keeper: nil, grace: .seconds(1), keepsOrphans: false, engine: SlurmCommand.engine) {}
     try prepare(hold)
     var options = RunOptions()

@@ -202,6 +202,12 @@ final class RunJournal: Sendable {
 
   // MARK: Events
 
+  /// Whether the journal is still this run's. To be asked before anything beside it is written by who may have been asleep.
+  var isHeld: Bool {
+    if lease.isStale { renew() }
+    return state.withLock { !$0.isLost }
+  }
+
   /// To be called before each attempt at a job, which must not begin if there is a reason.
   /// - Returns: why not; nil if the line is there.
   func submit(_ job: String, attempt: Int) -> String? {

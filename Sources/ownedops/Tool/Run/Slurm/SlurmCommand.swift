@@ -27,7 +27,7 @@ enum SlurmCommand {
     let hold = try RunJournal(journal, whole, selection: selection, engine: engine)
     let files = SlurmFiles(root: SlurmFiles.root(of: journal.path))
     do throws(UsageError) {
-      let settings = SlurmSettings(options, slurm)
+      let settings = SlurmSettings(options, slurm, owners: whole.owners)
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
       let past = try past(of: file, files, journal.path, unchanged: document)
       try files.create()
@@ -156,6 +156,10 @@ extension SlurmSession.Past {
   init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, ended since: Double? = nil) {
     let all = files.readSubmissions()
     nextSubmission = (all.keys.max() ?? -1) + 1
+    if let since {
+      isSameRun = true
+      runners = journal.runs.filter { $0.start >= since }.map(\.run.identifier)
+    }
     var last: [String: (submission: Int, index: Int)] = [:]
     for number in all.keys.sorted() {
       for (index, name) in (all[number]?.jobs ?? []).enumerated() { last[name] = (number, index) }

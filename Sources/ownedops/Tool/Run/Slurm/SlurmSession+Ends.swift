@@ -16,7 +16,7 @@ extension SlurmSession {
       case .after(let time): "\(Shown.seconds(time.inSeconds)) have passed"
       }
     // In this order: what comes to begin finds the marker, nothing more is submitted, and then what is there is cancelled.
-    mark("o\(place)")
+    mark(Self.mark(ofOwner: place))
     owners[place].end()
     cancelWhatEnded()
   }
@@ -26,7 +26,7 @@ extension SlurmSession {
     interruptions = max(interruptions, count)
     if interruptedAt == nil || count == 2 { interruptedAt = .now }
     if count == 1 {
-      mark("all")
+      mark(Self.allOwners)
       root.end()
     }
     cancelWhatEnded()

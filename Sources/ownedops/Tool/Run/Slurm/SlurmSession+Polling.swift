@@ -105,7 +105,7 @@ extension SlurmSession {
     deactivate(place)
   }
 
-  private func status(of place: Int) -> SlurmStatus? { SlurmStatus(path: files.status(courses[place].submission, courses[place].index)) }
+  func status(of place: Int) -> SlurmStatus? { SlurmStatus(path: files.status(courses[place].submission, courses[place].index)) }
 
   /// A task of an array that is cancelled while it waits is as if it had never been; all else that has ended is known for a while.
   private func isDropped(_ place: Int) -> Bool {
@@ -193,6 +193,8 @@ extension SlurmSession {
       }
       return submitAnew(place)
     }
+    // For a reason of an earlier run's, and this is another try.
+    if !past.isSameRun, submissions[courses[place].submission]?.mark != journal.mark.text { return submitAnew(place) }
     let since = courses[place].missingSince ?? ContinuousClock.now
     courses[place].missingSince = since
     if ContinuousClock.now - since > patience / 6 { end(place, .cancelled(explanation(of: place), hasBegun: false)) }

@@ -95,12 +95,12 @@ extension SlurmSession {
 
   private func task(_ place: Int, _ submission: Int, _ index: Int) -> SlurmTask {
     let job = file.jobs[place]
-    var ends = ["all"]
+    var ends = [Self.allOwners]
     if !job.runsAlways, !options.keepsGoing { ends.append("failed") }
     var deadline: Double?
     var owner = job.owner
     while let current = owner {
-      ends.append("o\(current)")
+      ends.append(Self.mark(ofOwner: current))
       if case .after(let time)? = file.owners[current].end { deadline = min(deadline ?? .infinity, begin + time.inSeconds) }
       owner = file.owners[current].parent
     }

@@ -60,6 +60,18 @@ final class SlurmSession {
     /// Those that have ended otherwise than well, and are not to be run again.
     var ends: [Int: JobSchedule.End] = [:]
     var nextSubmission = 0
+    /// What has failed stays so, and who has ended: the run goes on, and this is no other try.
+    var isSameRun = false
+    /// The marks of its runners.
+    var runners: [String] = []
+    /// When the processes that owners end with began, in the system's own units, by their numbers.
+    var births: [String: String] = [:]
+
+    /// Whether a process of that number is another by now than it was when the run began.
+    func isAnother(_ process: pid_t) -> Bool {
+      guard let known = births[String(process)], let birth = ProcessFields(of: process)?.birth else { return false }
+      return birth != known
+    }
   }
 
   let file: RunFile
@@ -198,10 +210,17 @@ final class SlurmSession {
 
   /// Blocks until every job has ended, or, where that is wanted, as much as possible is submitted.
   func run() -> RunSummary {
-    start()
+    hasLostLease = !journal.isHeld
+    if !hasLostLease { start() }
     while !isOver {
       work()
-      for event in mailbox.take(within: pause) { take(event) }
+      let events = mailbox.take(within: pause)
+      // It may have been asleep, and all files be another's by now.
+      guard journal.isHeld else {
+        hasLostLease = true
+        break
+      }
+      for event in events { take(event) }
     }
     let (summary, text) = summary()
     if !options.isQuiet, !text.isEmpty, !hasLostLease, !leaves { printer.print(text) }
@@ -221,14 +240,29 @@ final class SlurmSession {
     for (place, owner) in file.owners.enumerated() {
       guard var condition = owner.end else { continue }
       let reason = condition
+      if hasEnded(place, condition) {
+        mailbox.post(.ownerEnded(place, reason))
+        continue
+      }
       if case .after(let time) = condition { condition = .after(time - .seconds(max(0, WallClock.now - begin))) }
       let mailbox = mailbox
       if !watch.add(condition, end: { mailbox.post(.ownerEnded(place, reason)) }) { mailbox.post(.ownerEnded(place, reason)) }
+    }
+    if past.runners.contains(where: { files.hasEnded("\($0).\(Self.allOwners)") }) {
+      Console.shared.note("ownedops: the run was interrupted before: cancelling all that is with Slurm")
+      mailbox.post(.interrupted(1))
     }
     follow(schedule.begin(file.jobs))
     watch.start()
     // An owner that has ended already must not see a job submitted.
     for event in mailbox.take(within: 0) { take(event) }
+  }
+
+  /// Whether an earlier runner has seen an owner end, or would have.
+  private func hasEnded(_ owner: Int, _ condition: RunFile.EndCondition) -> Bool {
+    if past.runners.contains(where: { files.hasEnded("\($0).\(Self.mark(ofOwner: owner))") }) { return true }
+    if case .process(let process) = condition { return past.isAnother(process) }
+    return false
   }
 
   private func adopt(_ job: (place: Int, submission: Int, index: Int, job: Journal.Job)) {
@@ -245,6 +279,10 @@ final class SlurmSession {
     journal.attemptGoesOn()
     if places[job.submission] == nil { places[job.submission] = Array(repeating: -1, count: submission.jobs.count) }
     places[job.submission]?[job.index] = job.place
+    // Its runner did not come to submit it anew. It has not begun, and will not.
+    guard submission.identifier != nil, files.hasEnded(courses[job.place].withdrawal), status(of: job.place) == nil else { return }
+    cancelLeftover(job.place)
+    withdraw(job.place)
   }
 
   private var isOver: Bool {
@@ -358,6 +396,11 @@ final class SlurmSession {
     courses[place].hold = reason
     if let identifier = identifier(of: place) { toHold.insert(identifier) }
   }
+
+  /// All of the run.
+  static let allOwners = "all"
+
+  static func mark(ofOwner place: Int) -> String { "o\(place)" }
 
   /// Nothing of this name begins any more, whichever runner has submitted it.
   func mark(_ name: String) {
