@@ -299,8 +299,10 @@ struct SlurmTests {
     #expect(try await cluster.run("run", "graph.json", "--journal", "j", "--resume", in: directory).errors.contains("ownedops attach"))
     #expect(try await cluster.run("status", "j", in: directory).output.contains("go on with ownedops attach"))
     try directory.write("go", "")
-    let outcome = try await cluster.run("attach", "j", in: directory)
+    let outcome = try await cluster.run("attach", "j", "--results", "r", "--trace", "t", in: directory)
     #expect(outcome.status == 1)
+    // Also of what ended before.
+    #expect(directory.read("r").contains("\"exitStatus\":1") && directory.read("t").contains("tidy"), "\(directory.read("r"))")
     #expect(lastLine(outcome) == "3 succeeded (1 before), 1 failed, 0 cancelled; failed: bad", "\(outcome.output)")
     #expect(directory.read("bad") == "x\n" && directory.read("tidy") == "x\n")
     // Another try is another run.

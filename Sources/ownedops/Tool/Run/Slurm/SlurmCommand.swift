@@ -170,6 +170,7 @@ extension SlurmSession.Past {
         underWay.append((place, submission, index, known))
         submissions[submission] = all[submission]
       } else if let since, (known.endedAt ?? 0) >= since {
+        statuses[place] = last[job.name]
         if known.state == .failed { ends[place] = .failed(known.reason) }
         if known.state == .cancelled { ends[place] = .cancelled(known.reason, hasBegun: known.startedAt != nil) }
       }

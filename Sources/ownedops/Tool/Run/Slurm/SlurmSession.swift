@@ -62,6 +62,8 @@ final class SlurmSession {
     var nextSubmission = 0
     /// What has failed stays so, and who has ended: the run goes on, and this is no other try.
     var isSameRun = false
+    /// Jobs of the same run that have ended: where their statuses are.
+    var statuses: [Int: (submission: Int, index: Int)] = [:]
     /// The marks of its runners.
     var runners: [String] = []
     /// When the processes that owners end with began, in the system's own units, by their numbers.
@@ -233,6 +235,9 @@ final class SlurmSession {
     for (rank, place) in order.enumerated() { ranks[place] = rank }
     for job in past.underWay { adopt(job) }
     unsubmitted = order.filter { courses[$0].phase == .waiting && past.ends[$0] == nil && !journal.resumption.isDone[$0] }
+    for (place, status) in past.statuses {
+      for attempt in SlurmStatus(path: files.status(status.submission, status.index))?.attempts ?? [] { results?.add(attempt, to: place) }
+    }
     let failed = past.ends.filter { if case .failed = $0.value { true } else { false } }.keys.min()
     firstFailure = failed.map { file.jobs[$0].name }
     if failed != nil, !options.keepsGoing { mark("failed") }
