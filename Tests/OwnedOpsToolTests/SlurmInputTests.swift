@@ -93,7 +93,7 @@ struct SlurmInputTests {
     #expect(requests[0].words(options) == ["--nice=0", "--cpus-per-task=1", "--partition=all", "--dependency=afterok:4:5_1"])
     #expect(
       requests[1].words(options) == [
-        "--nice=1000", "--cpus-per-task=3", "--mem=2M", "--time=3", "--gpus=1", "--partition=p", "--dependency=afterany:4:5_1", "--qos=q",
+        "--nice=1000", "--cpus-per-task=3", "--mem=2M", "--time=4", "--gpus=1", "--partition=p", "--dependency=afterany:4:5_1", "--qos=q",
       ])
   }
 }

@@ -50,9 +50,12 @@ enum SlurmWrapper {
     return try run(task, path)
   }
 
+  /// How long the statuses of what it needs are waited for.
+  static let patience = Duration.seconds(60)
+
   /// Waits for what may be on its way, through a file system that takes its time.
   private static func hasSucceeded(_ needs: [String], _ files: SlurmFiles) -> Bool {
-    let deadline = ContinuousClock.now + .seconds(60)
+    let deadline = ContinuousClock.now + patience
     for need in needs {
       while true {
         if case .ended(let result)? = files.status(of: need)?.course {
