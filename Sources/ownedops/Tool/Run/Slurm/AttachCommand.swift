@@ -15,7 +15,8 @@ enum AttachCommand {
     details: """
       JOURNAL is that of an ownedops run --engine slurm --journal JOURNAL. What it was begun with (the graph, names of jobs, --keep-going,
       --log-dir, --window and what is Slurm's) is read from JOURNAL.slurm. Nothing is run again: what was submitted goes on and is waited
-      for, what had not been submitted is, and what has failed stays so; for another try there is run --resume.
+      for, what had not been submitted is, and what has failed stays so; for another try there is run --resume. Owners that had ended have
+      ended here, too, and of a run that was interrupted the rest is cancelled. Pictures show the run from its beginning.
 
       An owner that ends with a process is watched on the machine where the run began, and only there. Exit statuses are those of run.
       """, examples: ["ownedops attach build.journal"], completion: .files)

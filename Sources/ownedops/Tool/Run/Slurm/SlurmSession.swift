@@ -6,16 +6,33 @@ import OwnedOperations
 /// Slurm places, starts, limits and kills; dependencies between jobs that are with it are its affair, too. What it does not know is here:
 /// owners and their ends, what a failure means for the rest, and how many jobs it is to be given.
 ///
-/// Rules:
+/// Rules of the session:
 /// - All that is decided is decided on one thread, in ``run()``. Others post to the mailbox.
-/// - A job is `waiting`, then `submitting` while `sbatch` is under way or its answer was not heard, then `submitted`. It has ended when the
-///   schedule says so, whatever its phase.
+/// - Before it handles what has come it looks whether the journal is still its own; if not, it touches nothing any more.
+/// - The run is over when all jobs have ended, nothing is `active`, and no call or answer is outstanding.
+///
+/// Rules of a job:
+/// - It is `waiting`, then `submitting` while `sbatch` is under way or its answer was not heard, then `submitted`.
+/// - It has ended when the schedule says so, whatever its phase.
+/// - It is `active` from `sbatch` on until Slurm or its status file says that it is over. Window and owners' limits count these.
+/// - What is with Slurm is never thought to have ended before that, but for what it comes after. Jobs that can't begin any more end here at
+///   once, and are cancelled there.
+///
+/// Rules of a submission:
 /// - Before `sbatch` is called there are: what the wrapper reads, a line in `submissions`, a line in the journal.
-/// - A submission whose answer was not heard is looked up by its comment, in a poll that began after it. One that is not there is withdrawn
-///   (its name in `ended`), so that it does nothing should it come late, and made again.
-/// - What is with Slurm is never thought to have ended before Slurm or the status file says so, but for what it comes after: jobs that
-///   can't begin any more end here at once, and are cancelled there; the run waits until they have gone.
 /// - `sbatch` is called as a job of the owner, on a queue: when an owner has ended nothing of it is submitted.
+/// - One whose answer was not heard is looked up by its comment, in a poll that began after it.
+/// - One that is not there is withdrawn and made again. Its name in `ended` keeps it from doing anything, should it come late.
+/// - A job that is withdrawn with Slurm is made again together with what comes after it: there that waits for the old one.
+///
+/// Rules of an end:
+/// - First its name is in `ended`, then nothing more is submitted, then `scancel` is called.
+/// - `scancel` is called again while a later poll shows that something is there all the same.
+///
+/// Rules of a successor:
+/// - It takes over what the journal says is under way, by the last submission of each job.
+/// - Who attaches goes on with the same run: ends of owners, of jobs and of all, which are in `ended` or in the journal, hold.
+/// - Who resumes makes another try: what was kept back by an end of the earlier one is submitted anew.
 final class SlurmSession {
   struct Course {
     enum Phase {

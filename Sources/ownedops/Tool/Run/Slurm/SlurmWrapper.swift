@@ -4,12 +4,14 @@ import Foundation
 /// are, timeout, retries, what the command leaves behind), and writes down how it ended.
 ///
 /// Rules:
-/// - It says that it has begun, then looks whether its owner has ended, or it has been withdrawn, and only then starts the command. Whoever
-///   writes down an end looks afterwards whether it has begun: one of the two sees the other.
+/// - It touches nothing unless its task is of the run that submitted it.
+/// - It says that it has begun, waits for the statuses that it needs, looks what has ended, and only then starts the command.
+/// - Whoever writes down an end looks afterwards whether it has begun: one of the two sees the other.
 /// - Slurm lifts a dependency on a job that it knows no more, such as a task of an array that was cancelled while it waited. So what has to
 ///   have succeeded is looked up in its status.
-/// - Slurm's SIGTERM ends what runs.
+/// - Slurm's SIGTERM ends what runs. Before the command is there, it ends the wrapper.
 /// - The last thing it does is to write the status.
+/// - Started again, it does nothing if the job had come to its own end, and runs it if Slurm's signal had ended it.
 /// - It exits with 0 only if the job has succeeded: what comes after the job waits for that.
 enum SlurmWrapper {
   static let command = "__slurm-job"
