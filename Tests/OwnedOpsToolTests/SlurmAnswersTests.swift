@@ -4,7 +4,7 @@ import Testing
 @testable import OwnedOpsTool
 
 /// What the cluster engine makes of answers that a small cluster does not give.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(3)))
 struct SlurmAnswersTests {
   @Test func whatSlurmEndedIsNamedAndWhatItForgotIsLost() throws {
     let directory = try TemporaryDirectory()
@@ -122,6 +122,147 @@ struct SlurmAnswersTests {
       stateOf: { _, _ in "COMPLETED" })
     let journal = try trial.run(slurm)
     #expect(journal.jobs.map(\.state) == [.succeeded, .succeeded], "\(journal.jobs.map(\.reason))")
+  }
+
+  // MARK: What comes after others
+
+  /// Slurm forgets in minutes, and what it comes after may take hours.
+  @Test func whatSomebodyCancelledIsNotLostWhenSlurmForgetsIt() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text([SlurmGraph.job("long", ["x"]), SlurmGraph.job("next", ["x"], #""after":["long"]"#)]), in: directory)
+    let polls = Guarded(0)
+    let slurm = SlurmStandIn(
+      trial.files, polled: { polls.withLock { $0 += 1 } },
+      stateOf: { job, _ in
+        let poll = polls.withLock { $0 }
+        return job == "long" ? (poll < 3 ? "RUNNING" : "COMPLETED") : poll < 1 ? "CANCELLED" : nil
+      })
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.map(\.state) == [.succeeded, .cancelled])
+    #expect(journal.jobs[1].reason == "cancelled by somebody else")
+  }
+
+  /// With Slurm it waits for a submission that has come to nothing.
+  @Test func whatComesAfterAJobThatIsSubmittedAnewIsSubmittedAnew() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text([SlurmGraph.job("first", ["x"]), SlurmGraph.job("next", ["x"], #""after":["first"]"#)]), in: directory)
+    let files = trial.files
+    let slurm = SlurmStandIn(files) { job, submission in
+      guard submission < 2 else { return "COMPLETED" }
+      guard job == "first" else { return "PENDING" }
+      try? SlurmFiles.write(SlurmStatus.line("refused", because: "0.0"), to: files.status(0, 0))
+      return "FAILED"
+    }
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.map(\.state) == [.succeeded, .succeeded], "\(journal.jobs.map(\.reason))")
+    let dependencies = slurm.calls(of: "sbatch").map { $0.first { $0.hasPrefix("--dependency") } }
+    #expect(dependencies == [nil, "--dependency=afterok:100", nil, "--dependency=afterok:102"])
+  }
+
+  /// `sbatch` answers for what comes after a failed job while `squeue` is asked.
+  @Test func theRunDoesNotEndBeforeSlurmIsRidOfWhatCannotBegin() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text([SlurmGraph.job("bad", ["x"]), SlurmGraph.job("next", ["x"], #""after":["bad"]"#)]), in: directory)
+    let slurm = trial.standInWhereNextIsSubmittedWhileAsked { job, _ in job == "bad" ? "OUT_OF_MEMORY" : "PENDING" }
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.map(\.state) == [.failed, .cancelled] && journal.jobs[1].reason == "bad did not succeed")
+    #expect(slurm.calls(of: "scancel") == [["scancel", "101"]])
+  }
+
+  /// A job that ends while nobody knows whether Slurm has it takes none of its owner's places for ever.
+  @Test func whatWasNeverSubmittedTakesNoPlaceOfItsOwner() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text(
+        [
+          SlurmGraph.job("bad", ["x"]), SlurmGraph.job("next", ["x"], #""after":["bad"],"owner":"o""#),
+          SlurmGraph.job("tidy", ["x"], #""after":["next"],"when":"always","owner":"o""#),
+        ], owners: #"{"name":"o","maxConcurrent":1}"#), in: directory)
+    let slurm = trial.standInWhereNextIsSubmittedWhileAsked(answer: .init(status: nil, text: "")) { job, _ in
+      job == "bad" ? "OUT_OF_MEMORY" : "COMPLETED"
+    }
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.map(\.state) == [.failed, .cancelled, .succeeded], "\(journal.jobs.map(\.reason))")
+  }
+
+  // MARK: What goes wrong
+
+  /// The controller goes while the only job is submitted, which Slurm then refuses: nothing is with it.
+  @Test func aControllerThatIsAwayIsAskedAgainWhenNothingIsWithIt() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text([SlurmGraph.job("bad", ["x"]), SlurmGraph.job("tidy", ["x"], #""after":["bad"],"when":"always""#)]), in: directory)
+    let polls = Guarded(0)
+    // It is known that the controller is away when it is asked again.
+    let isAskedAgain = DispatchSemaphore(value: 0)
+    let slurm = SlurmStandIn(
+      trial.files,
+      answer: { words in
+        guard words[0] == "squeue" else { return nil }
+        let poll = polls.withLock { polls in
+          polls += 1
+          return polls
+        }
+        if poll == 2 { isAskedAgain.signal() }
+        return poll > 2 ? nil : .init(status: 1, text: "squeue: error: Unable to contact slurm controller (connect failure)")
+      },
+      submit: { jobs, _ in
+        guard jobs == ["bad"] else { return nil }
+        isAskedAgain.wait()
+        return .init(status: 1, text: "sbatch: error: invalid partition specified: x")
+      },
+      stateOf: { _, _ in "COMPLETED" })
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.map(\.state) == [.failed, .succeeded], "\(journal.jobs.map(\.reason))")
+  }
+
+  @Test func whatScancelDidNotDoIsAskedForAgain() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("alive", "")
+    let alive = directory.path + "/alive"
+    let graph = SlurmGraph.text(
+      [SlurmGraph.job("a", ["x"], #""owner":"o""#)], owners: #"{"name":"o","endsWhen":{"fileRemoved":"\#(alive)"}}"#)
+    let trial = try SlurmTrial(graph, in: directory)
+    let calls = Guarded(0)
+    let slurm = SlurmStandIn(
+      trial.files,
+      answer: { words in
+        guard words[0] == "scancel" else { return nil }
+        let isFirst = calls.withLock { calls in
+          calls += 1
+          return calls == 1
+        }
+        return isFirst ? .init(status: 1, text: "scancel: error: no memory") : nil
+      }, polled: { unlink(alive) }, stateOf: { _, _ in "RUNNING" })
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs[0].state == .cancelled && journal.jobs[0].reason.hasPrefix("its owner o ended"))
+    #expect(slurm.calls(of: "scancel") == [["scancel", "100"], ["scancel", "100"]])
+  }
+
+  /// They have to fit among the arguments of a program.
+  @Test func manyAreCancelledInAsFewCallsAsHoldTheirNames() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("alive", "")
+    let alive = directory.path + "/alive"
+    let graph = SlurmGraph.text(
+      (0..<5).map { SlurmGraph.job("j\($0)", ["x"], #""owner":"o""#) },
+      owners: #"{"name":"o","endsWhen":{"fileRemoved":"\#(alive)"}}"#)
+    let trial = try SlurmTrial(graph, in: directory)
+    let slurm = SlurmStandIn(trial.files, polled: { unlink(alive) }, stateOf: { _, _ in "RUNNING" })
+    let journal = try trial.run(slurm, mostInScancel: 2)
+    #expect(journal.jobs.allSatisfy { $0.state == .cancelled })
+    let calls = slurm.calls(of: "scancel").map { $0.dropFirst() }
+    #expect(calls.allSatisfy { $0.count <= 2 } && Set(calls.joined()) == Set((0..<5).map { "100_\($0)" }))
   }
 
   @Test func limitsAreReadFromWhatTheControllerSays() {

@@ -14,6 +14,11 @@ struct SlurmInputTests {
       (["--partition", "p"], "--partition: only with --engine slurm"), (["--engine", "slurn"], "did you mean \"slurm\"?"),
       (["--engine", "slurm", "--jobs", "2"], "--jobs: not with --engine slurm"),
       (["--engine", "slurm", "--detach"], "--detach: give --journal FILE, too"),
+      (["--engine", "slurm", "--load", "2"], "--load: not with --engine slurm"),
+      (["--engine", "slurm", "--live"], "--live: not with --engine slurm"),
+      (["--engine", "slurm", "--detach", "--journal", "j", "--results", "r"], "--results: not with --detach"),
+      (["--engine", "slurm", "--detach", "--journal", "j", "--timeline", "t"], "--timeline: not with --detach"),
+      (["--engine", "slurm", "--detach", "--journal", "j", "--trace", "t"], "--trace: not with --detach"),
       (["--engine", "slurm", "--window", "0"], "--window: \"0\" is not a whole number above 0"),
     ] {
       let outcome = try await ToolBinary.run(["run", "g"] + arguments, in: directory)
@@ -55,11 +60,21 @@ struct SlurmInputTests {
     #expect(SlurmPrograms.Answer(status: 1, text: "sbatch: error: Unable to contact slurm controller (connect failure)").isPassing)
     #expect(!SlurmPrograms.Answer(status: 1, text: "sbatch: error: invalid partition specified: x").isPassing)
     #expect(SlurmPrograms.Answer(status: nil, text: "").isPassing)
+    let group = SlurmPrograms.Answer(status: 1, text: "sbatch: error: AssocGrpSubmitJobsLimit\nsbatch: error: Job violates policy")
+    #expect(group.isPassing && group.isAboutTooMany)
+    let munge = SlurmPrograms.Answer(status: 1, text: "sbatch: error: Batch job submission failed: Protocol authentication error")
+    #expect(munge.isPassing && !munge.isAboutTooMany)
+  }
+
+  @Test func pathsAreNoPatterns() {
+    #expect(SlurmPrograms.pattern("/a b/log") == "/a b/log" && SlurmPrograms.pattern("/100%j/%%") == "/100%%j/%%%%")
+    #expect(SlurmPrograms.pattern(#"/a\b%j"#) == #"/a\\b%j"#)
   }
 
   @Test func tasksSurviveTheirWriting() throws {
     let task = SlurmTask(
-      job: "j\n\"", workingDirectory: "/a b", command: ["x", "", "new\nline", "é\u{1}"], directory: "d", environment: ["A": "b c"],
+      run: "1.2", job: "j\n\"", workingDirectory: "/a b", command: ["x", "", "new\nline", "é\u{1}"], directory: "d",
+      environment: ["A": "b c"],
       timeout: .milliseconds(1500), retries: 2, grace: .seconds(5), logDirectory: "/l", ends: ["1.2.all", "0.0"], needs: ["3.1"],
       deadline: 1795200000.25,
       owner: "o")
@@ -78,7 +93,7 @@ struct SlurmInputTests {
     #expect(requests[0].words(options) == ["--nice=0", "--cpus-per-task=1", "--partition=all", "--dependency=afterok:4:5_1"])
     #expect(
       requests[1].words(options) == [
-        "--nice=1000", "--cpus-per-task=3", "--mem=2M", "--time=3", "--gpus=1", "--partition=p", "--dependency=afterany:4:5_1", "--qos=q",
+        "--nice=1000", "--cpus-per-task=3", "--mem=2M", "--time=4", "--gpus=1", "--partition=p", "--dependency=afterany:4:5_1", "--qos=q",
       ])
   }
 }

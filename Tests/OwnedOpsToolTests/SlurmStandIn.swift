@@ -22,19 +22,23 @@ final class SlurmStandIn: Sendable {
 
   private let state = Guarded(State())
   private let files: SlurmFiles
+  private let answer: @Sendable (_ words: [String]) -> Answer?
   private let submit: @Sendable (_ jobs: [String], _ words: [String]) -> Answer?
   private let stateOf: @Sendable (_ job: String, _ submission: Int) -> String?
   private let polled: @Sendable () -> Void
 
   /// - Parameters:
+  ///   - answer: what a program says, if it has no effect at all.
   ///   - submit: what `sbatch` says, if not that all is well.
   ///   - stateOf: what `squeue` says of a job, nil for nothing; with `COMPLETED` there is a status, too.
   ///   - polled: called by `squeue` when it knows what it will say, and has not said it.
   init(
-    _ files: SlurmFiles, submit: @escaping @Sendable (_ jobs: [String], _ words: [String]) -> Answer? = { _, _ in nil },
+    _ files: SlurmFiles, answer: @escaping @Sendable (_ words: [String]) -> Answer? = { _ in nil },
+    submit: @escaping @Sendable (_ jobs: [String], _ words: [String]) -> Answer? = { _, _ in nil },
     polled: @escaping @Sendable () -> Void = {}, stateOf: @escaping @Sendable (_ job: String, _ submission: Int) -> String?
   ) {
     self.files = files
+    self.answer = answer
     self.submit = submit
     self.polled = polled
     self.stateOf = stateOf
@@ -42,8 +46,18 @@ final class SlurmStandIn: Sendable {
 
   func calls(of program: String) -> [[String]] { state.withLock { $0.calls.filter { $0.first == program } } }
 
+  /// Has it from an earlier runner.
+  func has(_ submission: SlurmFiles.Submission) {
+    guard let identifier = submission.identifier.flatMap({ Int($0) }) else { return }
+    state.withLock {
+      $0.submitted.append(
+        Submitted(identifier: identifier, submission: submission.number, count: submission.jobs.count, comment: submission.comment))
+    }
+  }
+
   func call(_ words: [String]) -> Answer {
     state.withLock { $0.calls.append(words) }
+    if let answer = answer(words) { return answer }
     switch words.first {
     case "sbatch": return add(words)
     case "squeue":
@@ -107,16 +121,86 @@ struct SlurmTrial {
     try files.create()
   }
 
-  /// - Returns: what the journal says afterwards.
-  func run(_ slurm: SlurmStandIn, patience: Duration = .zero, limits: String = "MaxArraySize = 1001") throws -> Journal {
+  /// Leaves behind what a runner does that is killed when Slurm has its jobs, each a submission of its own.
+  /// - Returns: the submissions, in the order of the jobs.
+  func die(after jobs: [String]) throws -> [SlurmFiles.Submission] {
     let hold = try RunJournal(JournalOptions(path: journal), file, engine: SlurmCommand.engine)
     try hold.begin(keeper: nil, grace: .seconds(1), keepsOrphans: false, engine: SlurmCommand.engine) {}
+    defer { hold.abandon() }
+    return try jobs.enumerated().map { number, job in
+      var submission = SlurmFiles.Submission(number: number, mark: hold.mark.text, jobs: [job])
+      try files.makeRoom(for: number)
+      try SlurmFiles.write(SlurmTrial.task(job, of: hold.mark.text, files).line, to: files.tasks(number))
+      try files.note(submission, attempts: [1])
+      #expect(hold.submit(job, attempt: 1) == nil)
+      submission.identifier = "\(50 + number)"
+      try files.note(number, identifier: "\(50 + number)")
+      return submission
+    }
+  }
+
+  /// Slurm, where `squeue` is at work when `sbatch` is called for the job `next`, and says what it saw before.
+  /// - Parameter answer: of that call; nil: that all is well.
+  func standInWhereNextIsSubmittedWhileAsked(
+    answer: SlurmPrograms.Answer? = nil, stateOf: @escaping @Sendable (_ job: String, _ submission: Int) -> String?
+  ) -> SlurmStandIn {
+    let files = files
+    let (hasLooked, hasAnswered) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let polls = Guarded(0)
+    return SlurmStandIn(
+      files,
+      submit: { jobs, _ in
+        guard jobs == ["next"] else { return nil }
+        hasLooked.wait()
+        if answer != nil { hasAnswered.signal() }
+        return answer
+      },
+      polled: {
+        let isFirst = polls.withLock { polls in
+          polls += 1
+          return polls == 1
+        }
+        guard isFirst else { return }
+        hasLooked.signal()
+        if answer != nil { return hasAnswered.wait() }
+        // The runner writes it down when it has heard of it.
+        while !files.readSubmissions().values.contains(where: { $0.jobs == ["next"] && $0.identifier != nil }) { usleep(1000) }
+      }, stateOf: stateOf)
+  }
+
+  static func task(_ job: String, of run: String, _ files: SlurmFiles, _ command: [String] = ["x"]) -> SlurmTask {
+    SlurmTask(
+      run: run, job: job, workingDirectory: "/", command: command, directory: nil, environment: [:], timeout: nil, retries: 0,
+      grace: .seconds(1), logDirectory: files.root, ends: [])
+  }
+
+  /// How a runner comes to a journal.
+  enum Beginning {
+    case new, resume, attach
+  }
+
+  /// - Parameter births: of processes that owners end with, as an earlier runner knew them.
+  /// - Returns: what the journal says afterwards.
+  func run(
+    _ slurm: SlurmStandIn, _ beginning: Beginning = .new, patience: Duration = .zero, limits: String = "MaxArraySize = 1001",
+    mostInScancel: Int? = nil, births: [String: String] = [:], prepare: (RunJournal) throws -> Void = { _ in }
+  ) throws -> Journal {
+    var how = JournalOptions(path: journal)
+    how.resumes = beginning != .new
+    how.attaches = beginning == .attach
+    let hold = try RunJournal(how, file, engine: SlurmCommand.engine)
+    var past = SlurmSession.Past(file, files, try JournalReader.read(journal), ended: beginning == .attach ? 0 : nil)
+    past.births = births
+    try hold.begin(keeper: nil, grace: .seconds(1), keepsOrphans: false, engine: SlurmCommand.engine) {}
+    try prepare(hold)
     var options = RunOptions()
     options.keepsGoing = true
     options.isQuiet = true
+    var limits = SlurmLimits(limits)
+    limits.mostInScancel = mostInScancel ?? limits.mostInScancel
     let session = SlurmSession(
-      file, options, SlurmOptions(), limits: SlurmLimits(limits), files: files, journal: hold, results: nil, begin: WallClock.now,
-      past: SlurmSession.Past(), patience: patience, call: { slurm.call($0) })
+      file, options, SlurmOptions(), limits: limits, files: files, journal: hold, results: nil, begin: WallClock.now, past: past,
+      patience: patience, call: { slurm.call($0) })
     // A test that waits for what does not come fails.
     let mailbox = session.mailbox
     let impatience = DispatchWorkItem { mailbox.post(.interrupted(2)) }

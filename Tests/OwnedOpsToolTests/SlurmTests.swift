@@ -52,6 +52,18 @@ struct SlurmTests {
     #expect(Set(directory.lines("where")).count == 1 && directory.read("where").hasSuffix("/some dir\n"))
   }
 
+  /// Slurm puts the number of the job in place of `%j`, where it knows no better.
+  @Test(arguments: ["100%j", #"back\slash%A"#, "it's a %%\n"]) func directoriesMayHaveAnyName(_ name: String) async throws {
+    let cluster = try SlurmCluster.shared.get()
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("\(name)/graph.json", SlurmGraph.text([SlurmGraph.shell("a", "pwd > where")]))
+    let line = "cd \(ShellText.quoted(name)) && SLURM_CONF=\(ShellText.quoted(cluster.configuration))"
+    let outcome = try await ToolBinary.shell("\(line) \"$OWNEDOPS\" run graph.json --engine slurm", in: directory)
+    #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
+    #expect(directory.read("\(name)/where").hasSuffix("/\(name)\n"))
+  }
+
   @Test func equalJobsGoAsOneArray() async throws {
     let cluster = try SlurmCluster.shared.get()
     let directory = try TemporaryDirectory()
@@ -287,8 +299,10 @@ struct SlurmTests {
     #expect(try await cluster.run("run", "graph.json", "--journal", "j", "--resume", in: directory).errors.contains("ownedops attach"))
     #expect(try await cluster.run("status", "j", in: directory).output.contains("go on with ownedops attach"))
     try directory.write("go", "")
-    let outcome = try await cluster.run("attach", "j", in: directory)
+    let outcome = try await cluster.run("attach", "j", "--results", "r", "--trace", "t", in: directory)
     #expect(outcome.status == 1)
+    // Also of what ended before.
+    #expect(directory.read("r").contains("\"exitStatus\":1") && directory.read("t").contains("tidy"), "\(directory.read("r"))")
     #expect(lastLine(outcome) == "3 succeeded (1 before), 1 failed, 0 cancelled; failed: bad", "\(outcome.output)")
     #expect(directory.read("bad") == "x\n" && directory.read("tidy") == "x\n")
     // Another try is another run.
@@ -400,6 +414,39 @@ struct SlurmTests {
     let outcome = try await cluster.run("run", "graph.json", "--engine", "slurm", in: directory, environment: ["PATH": path])
     #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
     #expect(directory.read("log") == "a\nb\n" && directory.read("calls") == "+\n+\n")
+  }
+
+  @Test func picturesAndResultsAreThereAtTheEnd() async throws {
+    let cluster = try SlurmCluster.shared.get()
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let graph = SlurmGraph.text([SlurmGraph.shell("first", "true"), SlurmGraph.shell("second", "exit 3", #""after":["first"]"#)])
+    let outcome = try await cluster.run(
+      "run", "-", "--engine", "slurm", "--timeline", "t.svg", "--trace", "t.json", "--results", "r", in: directory, input: graph)
+    #expect(outcome.status == 1, "\(outcome.errors)")
+    #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == ["r", "t.json", "t.svg"])
+    for name in ["t.svg", "t.json", "r"] {
+      #expect(directory.read(name).contains("first") && directory.read(name).contains("second"), "\(name)")
+    }
+    let trace = try JSONSerialization.jsonObject(with: Data(directory.read("t.json").utf8))
+    #expect(((trace as? [String: Any])?["traceEvents"] as? [Any] ?? trace as? [Any])?.isEmpty == false)
+  }
+
+  /// What a user has set for `scancel` is for the user's own calls of it.
+  @Test func settingsOfScancelDoNotKeepAnOwnersJobsAlive() async throws {
+    let cluster = try SlurmCluster.shared.get()
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("alive", "")
+    let graph = SlurmGraph.text(
+      [SlurmGraph.shell("a", "touch up; sleep 60", #""owner":"o""#)], owners: #"{"name":"o","endsWhen":{"fileRemoved":"alive"}}"#)
+    try directory.write("graph.json", graph)
+    let child = try cluster.start(
+      "run", "graph.json", "--engine", "slurm", in: directory, environment: ["SCANCEL_NAME": "none", "SCANCEL_STATE": "PENDING"])
+    try await directory.until("it runs") { directory.contains("up") }
+    unlink(directory.path + "/alive")
+    #expect(await child.status() == 1)
+    #expect(directory.read("out").contains("cancelled a: its owner o ended: alive has gone"), "\(directory.read("out"))")
   }
 
   // MARK: The same as here

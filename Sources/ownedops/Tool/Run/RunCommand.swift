@@ -81,7 +81,8 @@ struct RunOptions: Sendable {
       job. All nodes have to see this program, the working directory, and the journal's with JOURNAL.slurm beside it (without --journal:
       the working directory). When an owner ends, what is Slurm's of it is cancelled. Killed, or left with --detach, what was submitted goes
       on; ownedops attach JOURNAL goes on with the rest. Slurm's failures (a lost node, out of memory) are named; after the loss of a node
-      its jobs are submitted again, three times at most, with what comes after them.
+      its jobs are submitted again, three times at most, with what comes after them. Pictures and results are as here. What Slurm decides
+      (--jobs, --memory, --load, --keep-orphans, --live) is refused, and with --detach so is what is written at the end.
 
       Exit status: 0 all succeeded; 1 some failed or were cancelled, or output, pictures or the journal could not be written; 2 bad input,
       nothing was run; 129, 130, 131, 143 ended by SIGHUP, SIGINT (Ctrl-C), SIGQUIT or SIGTERM.

@@ -202,6 +202,12 @@ final class RunJournal: Sendable {
 
   // MARK: Events
 
+  /// Whether the journal is still this run's. To be asked before anything beside it is written by who may have been asleep.
+  var isHeld: Bool {
+    if lease.isStale { renew() }
+    return state.withLock { !$0.isLost }
+  }
+
   /// To be called before each attempt at a job, which must not begin if there is a reason.
   /// - Returns: why not; nil if the line is there.
   func submit(_ job: String, attempt: Int) -> String? {
@@ -219,6 +225,9 @@ final class RunJournal: Sendable {
 
   /// An attempt that was submitted has ended, or could not be started.
   func attemptEnded() { state.withLock { $0.running -= 1 } }
+
+  /// An attempt that an earlier runner has submitted is this one's to look after.
+  func attemptGoesOn() { state.withLock { $0.running += 1 } }
 
   /// What has become of a job, all attempts taken together.
   /// - Parameter course: what has come before it and was seen elsewhere, with its times; it is written with it or not at all.

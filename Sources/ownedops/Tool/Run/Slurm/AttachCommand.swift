@@ -11,11 +11,12 @@ enum AttachCommand {
       .init(names: ["--results"], value: "FILE", help: "write what has become of every job as JSON; see Documentation/JSON.md"),
       .init(names: ["--progress"], value: "TIME", help: "how often to tell what runs, where standard error is no terminal (default: 30s)"),
       .init(names: ["--quiet", "-q"], help: "show only jobs that do not succeed, and no progress"),
-    ],
+    ] + PictureOptions.syntax,
     details: """
       JOURNAL is that of an ownedops run --engine slurm --journal JOURNAL. What it was begun with (the graph, names of jobs, --keep-going,
       --log-dir, --window and what is Slurm's) is read from JOURNAL.slurm. Nothing is run again: what was submitted goes on and is waited
-      for, what had not been submitted is, and what has failed stays so; for another try there is run --resume.
+      for, what had not been submitted is, and what has failed stays so; for another try there is run --resume. Owners that had ended have
+      ended here, too, and of a run that was interrupted the rest is cancelled. Pictures show the run from its beginning.
 
       An owner that ends with a process is watched on the machine where the run began, and only there. Exit statuses are those of run.
       """, examples: ["ownedops attach build.journal"], completion: .files)
@@ -50,7 +51,9 @@ enum AttachCommand {
     journal.resumes = true
     journal.attaches = true
     journal.takesOver = arguments.has("--take-over")
-    let results = try arguments.text("--results").map { path throws(UsageError) in try JobResults(path: path, apartFrom: journal.files) }
+    let pictures = try PictureFiles(PictureOptions(arguments), apartFrom: journal.files)
+    let others = journal.files + pictures.paths
+    let results = try arguments.text("--results").map { path throws(UsageError) in try JobResults(path: path, apartFrom: others) }
     guard chdir(settings.workingDirectory) == 0 else {
       throw UsageError("attach: can't enter \(settings.workingDirectory), where the run began: \(RawFile.message(errno))")
     }
@@ -59,10 +62,11 @@ enum AttachCommand {
     let hold = try RunJournal(journal, whole, selection: selection, engine: SlurmCommand.engine)
     do throws(UsageError) {
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
-      let past = SlurmSession.Past(file, files, try JournalReader.read(path), ended: settings.begin)
+      var past = SlurmSession.Past(file, files, try JournalReader.read(path), ended: settings.begin)
+      past.births = settings.births
       let session = SlurmSession(
         file, options, slurm, limits: limits, files: files, journal: hold, results: results, begin: settings.begin, past: past)
-      return try SlurmCommand.run(session, hold)
+      return try SlurmCommand.run(session, hold, pictures)
     } catch {
       hold.abandon()
       throw error

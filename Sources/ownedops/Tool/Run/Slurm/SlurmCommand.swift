@@ -21,12 +21,13 @@ enum SlurmCommand {
     var journal = options.journal ?? JournalOptions(path: "ownedops-\(RunMark().text).journal")
     journal.path = AbsolutePath.of(journal.path)
     let inputs = (options.file == "-" ? [] : [options.file]) + journal.files
-    let results = try options.results.map { path throws(UsageError) in try JobResults(path: path, apartFrom: inputs) }
+    let pictures = try PictureFiles(options.pictures, apartFrom: inputs)
+    let results = try options.results.map { path throws(UsageError) in try JobResults(path: path, apartFrom: inputs + pictures.paths) }
     let selection = try options.targets.isEmpty ? nil : whole.selection(for: options.targets)
     let hold = try RunJournal(journal, whole, selection: selection, engine: engine)
     let files = SlurmFiles(root: SlurmFiles.root(of: journal.path))
     do throws(UsageError) {
-      let settings = SlurmSettings(options, slurm)
+      let settings = SlurmSettings(options, slurm, owners: whole.owners)
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
       let past = try past(of: file, files, journal.path, unchanged: document)
       try files.create()
@@ -34,16 +35,19 @@ enum SlurmCommand {
       try SlurmFiles.write(settings.bytes, to: files.settings)
       let session = SlurmSession(
         file, options, slurm, limits: limits, files: files, journal: hold, results: results, begin: settings.begin, past: past)
-      let status = try run(session, hold)
-      if isPassing, session.allIsKnown, hold.failure == nil {
-        try? FileManager.default.removeItem(atPath: files.root)
-        unlink(journal.path)
-      }
+      let status = try run(session, hold, pictures)
+      if isPassing, session.allIsKnown, hold.failure == nil { remove(journal.path, files) }
       return status
     } catch {
       hold.abandon()
+      if isPassing { remove(journal.path, files) }
       throw error
     }
+  }
+
+  private static func remove(_ journal: String, _ files: SlurmFiles) {
+    try? FileManager.default.removeItem(atPath: files.root)
+    unlink(journal)
   }
 
   /// Who leaves can't see a process exit, or a file go.
@@ -81,7 +85,7 @@ enum SlurmCommand {
     throw UsageError("--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
   }
 
-  static func run(_ session: SlurmSession, _ journal: RunJournal) throws(UsageError) -> Int32 {
+  static func run(_ session: SlurmSession, _ journal: RunJournal, _ pictures: PictureFiles) throws(UsageError) -> Int32 {
     let (options, mailbox) = (session.options, session.mailbox)
     try journal.begin(keeper: nil, grace: options.grace, keepsOrphans: false, engine: engine) { mailbox.post(.leaseLost) }
     for note in journal.notes { Console.shared.note("ownedops: \(note)") }
@@ -105,10 +109,23 @@ enum SlurmCommand {
       journal.abandon()
     }
     let hasResults = session.writeResults(summary)
+    let hasPictures = draw(pictures, journal.path, since: session.begin)
     session.sayWhatIsLeft()
     guard session.finishPrinting(with: summary.line) else { _exit(interruption.exitStatus ?? ExitStatus.failure) }
     if let status = interruption.exitStatus { return status }
-    return summary.isSuccess && hasResults ? ExitStatus.success : ExitStatus.failure
+    return summary.isSuccess && hasResults && hasPictures ? ExitStatus.success : ExitStatus.failure
+  }
+
+  /// From what is written down, also by earlier runners of the run.
+  private static func draw(_ pictures: PictureFiles, _ journal: String, since begin: Double) -> Bool {
+    guard let recorder = pictures.recorder else { return true }
+    do throws(UsageError) {
+      recorder.replace(with: JournalPicture.record(of: try JournalReader.read(journal), since: begin))
+    } catch {
+      Console.shared.note("ownedops: can't draw what ran when: \(error)")
+      return false
+    }
+    return pictures.write()
   }
 
   private static func leave(_ session: SlurmSession, _ journal: RunJournal) -> Int32 {
@@ -139,6 +156,10 @@ extension SlurmSession.Past {
   init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, ended since: Double? = nil) {
     let all = files.readSubmissions()
     nextSubmission = (all.keys.max() ?? -1) + 1
+    if let since {
+      isSameRun = true
+      runners = journal.runs.filter { $0.start >= since }.map(\.run.identifier)
+    }
     var last: [String: (submission: Int, index: Int)] = [:]
     for number in all.keys.sorted() {
       for (index, name) in (all[number]?.jobs ?? []).enumerated() { last[name] = (number, index) }
@@ -149,6 +170,7 @@ extension SlurmSession.Past {
         underWay.append((place, submission, index, known))
         submissions[submission] = all[submission]
       } else if let since, (known.endedAt ?? 0) >= since {
+        statuses[place] = last[job.name]
         if known.state == .failed { ends[place] = .failed(known.reason) }
         if known.state == .cancelled { ends[place] = .cancelled(known.reason, hasBegun: known.startedAt != nil) }
       }

@@ -4,10 +4,16 @@ import Foundation
 ///
 /// Rules:
 /// - A submission is one call of `sbatch`: a job, or an array of several. It has a number, which no other of this directory has.
-/// - `submissions` gets a line before `sbatch` is called, and one with Slurm's number when that is known. Only the runner writes it.
-/// - `tasks/N` holds what the wrapper has to know, a line for each job; it is there before `sbatch` is called, and never changed.
-/// - `status/N.I` is the wrapper's: of job `I` of submission `N`. It comes into being at once, when the job begins and again when it ends.
-/// - `ended/NAME` is the runner's: work of that name must not begin any more. It is there before `scancel` is called.
+/// - Only who has the journal's lease writes here, but for `status`, `logs` and `slurm.log`.
+/// - `graph.json` and `run.json` are what the run was begun with; `attach` reads them. `job.sh` calls the wrapper.
+/// - `submissions` gets a line before `sbatch` is called, and one with Slurm's number when that is known.
+/// - `tasks/N` holds what the wrapper has to know, a line for each job. It is there before `sbatch` is called, and never changed.
+/// - A task names its run. A wrapper of another run, which had files of these names before, does nothing.
+/// - `status/N.I` is the wrapper's: of job `I` of submission `N`. It is written when the job begins, and again when it ends or must not
+///   begin.
+/// - `ended/NAME`: work of that name must not begin any more. It is there before `scancel` is called, and never goes.
+/// - `NAME` is `RUN.all`, `RUN.failed` (all but what runs always), `RUN.oP` (of the owner at place `P`), or `N.I`.
+/// - `submissions` and `slurm.log` grow. All other files but logs come into being at once: they are written elsewhere and renamed.
 /// - Files of jobs are spread over directories of a thousand submissions.
 struct SlurmFiles: Sendable {
   let root: String
@@ -33,7 +39,8 @@ struct SlurmFiles: Sendable {
   func create() throws(UsageError) {
     for directory in [root, root + "/ended"] { try Self.makeDirectory(directory) }
     // The program is an argument: another login node may have it elsewhere.
-    try Self.write(Array("#!/bin/sh\nexec \"$1\" \(SlurmWrapper.command) \"$2\" \"$3\" \"${4:+$SLURM_ARRAY_TASK_ID}\"\n".utf8), to: script)
+    let line = "exec \"$1\" \(SlurmWrapper.command) \"$2\" \"$3\" \"$4\" \"${5:+$SLURM_ARRAY_TASK_ID}\""
+    try Self.write(Array("#!/bin/sh\n\(line)\n".utf8), to: script)
   }
 
   /// For the files of a submission.

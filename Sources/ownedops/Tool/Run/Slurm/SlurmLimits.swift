@@ -4,6 +4,8 @@ struct SlurmLimits: Sendable {
   var mostInArray = 1
   /// How long Slurm knows jobs that have ended.
   var memory = Duration.seconds(300)
+  /// Jobs that one call of `scancel` names: arguments have to fit.
+  var mostInScancel = 5000
   /// From one poll to the next.
   var longestPoll = Duration.seconds(20)
 

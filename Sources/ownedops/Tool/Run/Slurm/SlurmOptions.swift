@@ -22,7 +22,6 @@ struct SlurmOptions: Sendable {
     ("--jobs", "Slurm decides how many run at a time; --window says how many it holds"),
     ("--memory", "Slurm knows what its nodes have"), ("--load", "Slurm knows its nodes"),
     ("--live", "logs grow on the shared directory; see --log-dir"), ("--keep-orphans", "Slurm clears what jobs leave behind"),
-    ("--timeline", "draw it with ownedops status JOURNAL --timeline"), ("--trace", "write it with ownedops status JOURNAL --trace"),
   ]
 
   /// Nil for this machine.
@@ -38,6 +37,9 @@ struct SlurmOptions: Sendable {
     account = try Self.word("--account", arguments)
     window = try arguments.positiveInteger("--window") ?? window
     detaches = arguments.has("--detach")
+    for option in ["--results", "--timeline", "--trace"] where detaches && arguments.has(option) {
+      throw UsageError("\(option): not with --detach, which leaves before it is known; give it to ownedops attach")
+    }
     if detaches, arguments.text("--journal") == nil { throw UsageError("--detach: give --journal FILE, too, to attach to it later") }
   }
 

@@ -35,11 +35,12 @@ enum SlurmPrograms {
     private static let passing = [
       "Unable to contact slurm controller", "Socket timed out", "Connection refused", "Communication connection failure",
       "Zero Bytes were transmitted", "Unexpected message received", "temporarily unable", "temporarily unavailable", "standby mode",
-      "MaxSubmitJob", "MaxJobCount", "reached limit", "rate limit", "Transport endpoint",
+      "MaxSubmitJob", "GrpSubmitJobs", "MaxJobCount", "authentication error", "Message send failure", "Message receive failure",
+      "reached limit", "rate limit", "Transport endpoint",
     ]
 
     /// More than this user may have, at least for now.
-    var isAboutTooMany: Bool { text.contains("MaxSubmitJob") }
+    var isAboutTooMany: Bool { text.contains("MaxSubmitJob") || text.contains("GrpSubmitJobs") }
 
     /// A job that it is to come after is not what it was a moment ago: ended and forgotten.
     var isAboutDependencies: Bool { text.contains("ependency problem") || text.contains("nvalid dependency") }
@@ -58,8 +59,19 @@ enum SlurmPrograms {
       )
     }
     // They change what is asked for on the command line, or what is shown.
-    for name in ["ACCOUNT", "LICENSES", "NAMES", "PARTITION", "QOS", "SORT", "STATES", "USERS"] { unsetenv("SQUEUE_\(name)") }
+    for name in ["ACCOUNT", "ARRAY_UNIQUE", "FORMAT2", "LICENSES", "NAMES", "PARTITION", "QOS", "SORT", "STATES", "USERS"] {
+      unsetenv("SQUEUE_\(name)")
+    }
+    for name in ["ACCOUNT", "BATCH", "CTLD", "FULL", "HURRY", "INTERACTIVE", "NAME", "PARTITION", "QOS", "STATE", "USER", "WCKEY"] {
+      unsetenv("SCANCEL_\(name)")
+    }
     for name in ["ARRAY_INX", "WAIT", "TEST_ONLY"] { unsetenv("SBATCH_\(name)") }
+  }
+
+  /// A path as Slurm wants it where it would put numbers of jobs in place of `%j` and the like. With a backslash in it, it does not, and
+  /// takes one of two away.
+  static func pattern(_ path: String) -> String {
+    path.contains("\\") ? path.replacingOccurrences(of: "\\", with: "\\\\") : path.replacingOccurrences(of: "%", with: "%%")
   }
 
   /// Blocks until it has answered.

@@ -16,7 +16,7 @@ extension SlurmSession {
       case .after(let time): "\(Shown.seconds(time.inSeconds)) have passed"
       }
     // In this order: what comes to begin finds the marker, nothing more is submitted, and then what is there is cancelled.
-    mark("o\(place)")
+    mark(Self.mark(ofOwner: place))
     owners[place].end()
     cancelWhatEnded()
   }
@@ -26,7 +26,7 @@ extension SlurmSession {
     interruptions = max(interruptions, count)
     if interruptedAt == nil || count == 2 { interruptedAt = .now }
     if count == 1 {
-      mark("all")
+      mark(Self.allOwners)
       root.end()
     }
     cancelWhatEnded()
@@ -72,16 +72,16 @@ extension SlurmSession {
 
   // MARK: scancel
 
-  /// All that is to be cancelled, in one call.
+  /// All that is to be cancelled, in one call, or as few as hold all the names.
   func cancelInSlurm() {
     guard !isCancelling, awaySince == nil || interruptions > 0 else { return }
     let isHeld = toCancel.isEmpty
-    let names = (isHeld ? toHold : toCancel).sorted()
+    let names = Array((isHeld ? toHold : toCancel).sorted().prefix(limits.mostInScancel))
     guard !names.isEmpty else { return }
     let options = isHeld ? ["--state=PENDING"] : interruptions > 1 ? ["--signal=KILL", "--full"] : []
     // What is cancelled need not be held.
-    toHold = isHeld ? [] : toHold.subtracting(toCancel)
-    toCancel = []
+    toHold.subtract(names)
+    toCancel.subtract(names)
     isCancelling = true
     let (call, mailbox) = (call, mailbox)
     DispatchQueue.global(qos: .userInitiated).async {
@@ -91,6 +91,7 @@ extension SlurmSession {
 
   func didCancel(_ names: [String], _ answer: SlurmPrograms.Answer) {
     isCancelling = false
+    cancelledAfter = polls
     nextPoll = min(nextPoll, ContinuousClock.now + Self.shortestPoll)
     pollInterval = Self.shortestPoll
     guard !answer.isGood, answer.isPassing else { return }

@@ -6,12 +6,15 @@ extension SlurmSession {
   static let shortestPoll = Duration.seconds(2)
 
   func poll() {
-    guard !isPolling, ContinuousClock.now >= nextPoll, !active.isEmpty || !leftovers.isEmpty || !doubtful.isEmpty else { return }
+    guard !isPolling, ContinuousClock.now >= nextPoll, mustPoll else { return }
     isPolling = true
     polls += 1
     let (number, call, mailbox) = (polls, call, mailbox)
     DispatchQueue.global(qos: .userInitiated).async { mailbox.post(.polled(number, call(SlurmRow.words))) }
   }
+
+  /// There is something to ask for; or nothing is submitted until the controller answers.
+  var mustPoll: Bool { !active.isEmpty || !leftovers.isEmpty || !doubtful.isEmpty || awaySince != nil }
 
   func didPoll(_ number: Int, _ answer: SlurmPrograms.Answer) {
     isPolling = false
@@ -40,6 +43,17 @@ extension SlurmSession {
     for (place, row) in rows where active.contains(place) && courses[place].phase == .submitted {
       if schedule.hasEnded(place) { leave(place, row) } else { look(place, row) }
     }
+    if number > cancelledAfter { cancelAgain(table) }
+  }
+
+  /// What `scancel` was called for, and is there all the same: whatever it has answered, it is called again.
+  private func cancelAgain(_ table: [String: SlurmRow]) {
+    for place in active where courses[place].phase == .submitted {
+      guard let name = identifier(of: place), let standing = table[name]?.standing else { continue }
+      if courses[place].stop != nil, standing == .waiting || standing == .running { toCancel.insert(name) }
+      if courses[place].hold != nil, standing == .waiting { toHold.insert(name) }
+    }
+    for name in leftovers where table[name]?.standing == .waiting || table[name]?.standing == .running { toCancel.insert(name) }
   }
 
   private func isOurs(_ row: SlurmRow) -> Bool {
@@ -68,9 +82,11 @@ extension SlurmSession {
         adopt(number, identifier)
         continue
       }
-      for place in places[number] ?? [] where place >= 0 && courses[place].submission == number && !schedule.hasEnded(place) {
+      for place in places[number] ?? [] where place >= 0 && courses[place].submission == number {
         disown(place)
-        if status(of: place) != nil {
+        if schedule.hasEnded(place) {
+          deactivate(place)
+        } else if status(of: place) != nil {
           // It has come late, or has been there and is forgotten; the status tells what became of it.
           courses[place].phase = .submitted
         } else {
@@ -86,11 +102,10 @@ extension SlurmSession {
       leftovers.insert(row.identifier)
       toCancel.insert(row.identifier)
     }
-    journal.attemptEnded()
     deactivate(place)
   }
 
-  private func status(of place: Int) -> SlurmStatus? { SlurmStatus(path: files.status(courses[place].submission, courses[place].index)) }
+  func status(of place: Int) -> SlurmStatus? { SlurmStatus(path: files.status(courses[place].submission, courses[place].index)) }
 
   /// A task of an array that is cancelled while it waits is as if it had never been; all else that has ended is known for a while.
   private func isDropped(_ place: Int) -> Bool {
@@ -122,6 +137,8 @@ extension SlurmSession {
   /// Slurm says that it has ended, or knows nothing of it.
   private func didLeave(_ place: Int, _ row: SlurmRow?, _ shown: SlurmEnd?) {
     let status = status(of: place)
+    // It will forget that, maybe before what it comes after has ended.
+    if shown == .cancelled, status == nil { courses[place].isDropped = true }
     let end = shown ?? (status == nil && isDropped(place) ? .cancelled : nil)
     let course = courses[place]
     if end == .nodeLost { return lookAtLostNode(place, row) }
@@ -141,7 +158,7 @@ extension SlurmSession {
       // All of that has succeeded, and Slurm thinks otherwise: a node was lost after the status was written.
       if row?.isUnsatisfied == true, course.refusals < Self.mostRefusals {
         courses[place].refusals += 1
-        return withdraw(place)
+        return submitAnew(place)
       }
     }
     if let end, let reason = end.reason(nodes: row?.nodes ?? "") {
@@ -162,7 +179,7 @@ extension SlurmSession {
 
   /// Its wrapper has found that it must not begin. Why is known here, or will be in a moment.
   private func didRefuse(_ place: Int, because name: String) {
-    if name == courses[place].withdrawal { return withdraw(place) }
+    if name == courses[place].withdrawal { return submitAnew(place) }
     if let reason = courses[place].stop ?? courses[place].hold ?? reasonNotToStart(place) {
       return end(place, .cancelled(reason, hasBegun: false))
     }
@@ -174,8 +191,10 @@ extension SlurmSession {
         let reason = "what it comes after has succeeded, and no node sees that in \(files.root)"
         return finish(place, .failed(reason), attempts: [], host: nil)
       }
-      return withdraw(place)
+      return submitAnew(place)
     }
+    // For a reason of an earlier run's, and this is another try.
+    if !past.isSameRun, submissions[courses[place].submission]?.mark != journal.mark.text { return submitAnew(place) }
     let since = courses[place].missingSince ?? ContinuousClock.now
     courses[place].missingSince = since
     if ContinuousClock.now - since > patience / 6 { end(place, .cancelled(explanation(of: place), hasBegun: false)) }
@@ -229,7 +248,8 @@ extension SlurmSession {
     let job = file.jobs[place]
     for attempt in attempts { results?.add(attempt, to: place) }
     let log = (options.logDirectory ?? files.logs(courses[place].submission)) + "/" + JobLogs.fileName(job.name)
-    let output = output(at: log)
+    // Of one that did not run there may be a log of an earlier run's.
+    let output = hasRun(place) ? output(at: log) : nil
     let count = courses[place].submissions + max(0, attempts.count - 1)
     let (event, end): (JournalEvent, JobSchedule.End) =
       switch result {
@@ -244,6 +264,13 @@ extension SlurmSession {
     let seconds = attempts.first.flatMap { first in attempts.last.map { $0.end - first.begin } }
     show(job, result, seconds, output)
     self.end(place, end)
+  }
+
+  private func hasRun(_ place: Int) -> Bool {
+    switch status(of: place)?.course {
+    case .begun?, .ended?: true
+    case .refused?, nil: false
+    }
   }
 
   /// An attempt as its wrapper saw it, by the clock of its node.

@@ -95,19 +95,20 @@ extension SlurmSession {
 
   private func task(_ place: Int, _ submission: Int, _ index: Int) -> SlurmTask {
     let job = file.jobs[place]
-    var ends = ["all"]
+    var ends = [Self.allOwners]
     if !job.runsAlways, !options.keepsGoing { ends.append("failed") }
     var deadline: Double?
     var owner = job.owner
     while let current = owner {
-      ends.append("o\(current)")
+      ends.append(Self.mark(ofOwner: current))
       if case .after(let time)? = file.owners[current].end { deadline = min(deadline ?? .infinity, begin + time.inSeconds) }
       owner = file.owners[current].parent
     }
     // The others have succeeded.
     let needs = job.runsAlways ? [] : job.after.filter { !succeeded[$0] }.map { courses[$0].withdrawal }
     return SlurmTask(
-      job: job.name, workingDirectory: workingDirectory, command: job.command.words, directory: job.command.directory,
+      run: journal.mark.text, job: job.name, workingDirectory: workingDirectory, command: job.command.words,
+      directory: job.command.directory,
       environment: job.command.environment, timeout: job.timeout, retries: job.retries, grace: options.grace,
       logDirectory: options.logDirectory ?? files.logs(submission),
       ends: ends.map { "\(journal.mark.text).\($0)" } + ["\(submission).\(index)"], needs: needs, deadline: deadline,
@@ -118,12 +119,13 @@ extension SlurmSession {
     let name = String(Array(submission.jobs[0].utf8).escapedName.prefix(100))
     var words = [
       "sbatch", "--parsable", "--job-name=\(name)", "--comment=\(submission.comment)", "--chdir=\(workingDirectory)",
-      "--output=\(files.messages)", "--open-mode=append", "--input=/dev/null", "--export=ALL", "--no-requeue", "--kill-on-invalid-dep=yes",
+      "--output=\(SlurmPrograms.pattern(files.messages))", "--open-mode=append", "--input=/dev/null", "--export=ALL", "--no-requeue",
+      "--kill-on-invalid-dep=yes",
     ]
     words += request.words(slurm)
     let isArray = submission.jobs.count > 1
     if isArray { words.append("--array=0-\(submission.jobs.count - 1)") }
-    return words + [files.script, OwnProgram.path, files.root, String(submission.number)] + (isArray ? ["array"] : [])
+    return words + [files.script, OwnProgram.path, files.root, String(submission.number), submission.mark] + (isArray ? ["array"] : [])
   }
 
   // MARK: Answers
@@ -202,6 +204,10 @@ extension SlurmSession {
 
   /// It has done nothing, and will not.
   func forget(_ number: Int) {
+    // What it comes after did not succeed in the meantime.
+    for place in places[number] ?? [] where place >= 0 && courses[place].submission == number && schedule.hasEnded(place) {
+      deactivate(place)
+    }
     doubtful[number] = nil
     submissions[number] = nil
     places[number] = nil
@@ -216,7 +222,6 @@ extension SlurmSession {
   /// Back to what waits, for another submission. Should this one come late it will find that it must not begin.
   func withdraw(_ place: Int) {
     disown(place)
-    journal.attemptEnded()
     deactivate(place)
     courses[place].phase = .waiting
     courses[place].isOutdated = false
@@ -229,7 +234,15 @@ extension SlurmSession {
     if let reason = courses[place].stop ?? courses[place].hold { end(place, .cancelled(reason, hasBegun: false)) }
   }
 
-  /// A job whose node was lost, or that came after one, has no future with Slurm; it gets another, and so does what comes after it.
+  /// Slurm is to be rid of it, and the run waits for that.
+  func cancelLeftover(_ place: Int) {
+    guard let name = identifier(of: place), lastTable[name]?.isOver != true else { return }
+    leftovers.insert(name)
+    toCancel.insert(name)
+  }
+
+  /// A job has no future with Slurm: its node was lost, it was refused, or it came after such a one. It gets another submission, and so
+  /// does what comes after it, which with Slurm waits for this one.
   func submitAnew(_ place: Int) {
     var rest = [place]
     var seen: Set<Int> = [place]
@@ -243,10 +256,7 @@ extension SlurmSession {
       case .waiting: continue
       case .submitting: courses[place].isOutdated = true
       case .submitted:
-        if let name = identifier(of: place) {
-          leftovers.insert(name)
-          toCancel.insert(name)
-        }
+        cancelLeftover(place)
         withdraw(place)
       }
     }

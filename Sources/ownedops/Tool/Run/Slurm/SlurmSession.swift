@@ -6,16 +6,33 @@ import OwnedOperations
 /// Slurm places, starts, limits and kills; dependencies between jobs that are with it are its affair, too. What it does not know is here:
 /// owners and their ends, what a failure means for the rest, and how many jobs it is to be given.
 ///
-/// Rules:
+/// Rules of the session:
 /// - All that is decided is decided on one thread, in ``run()``. Others post to the mailbox.
-/// - A job is `waiting`, then `submitting` while `sbatch` is under way or its answer was not heard, then `submitted`. It has ended when the
-///   schedule says so, whatever its phase.
+/// - Before it handles what has come it looks whether the journal is still its own; if not, it touches nothing any more.
+/// - The run is over when all jobs have ended, nothing is `active`, and no call or answer is outstanding.
+///
+/// Rules of a job:
+/// - It is `waiting`, then `submitting` while `sbatch` is under way or its answer was not heard, then `submitted`.
+/// - It has ended when the schedule says so, whatever its phase.
+/// - It is `active` from `sbatch` on until Slurm or its status file says that it is over. Window and owners' limits count these.
+/// - What is with Slurm is never thought to have ended before that, but for what it comes after. Jobs that can't begin any more end here at
+///   once, and are cancelled there.
+///
+/// Rules of a submission:
 /// - Before `sbatch` is called there are: what the wrapper reads, a line in `submissions`, a line in the journal.
-/// - A submission whose answer was not heard is looked up by its comment, in a poll that began after it. One that is not there is withdrawn
-///   (its name in `ended`), so that it does nothing should it come late, and made again.
-/// - What is with Slurm is never thought to have ended before Slurm or the status file says so, but for what it comes after: jobs that
-///   can't begin any more end here at once, and are cancelled there; the run waits until they have gone.
 /// - `sbatch` is called as a job of the owner, on a queue: when an owner has ended nothing of it is submitted.
+/// - One whose answer was not heard is looked up by its comment, in a poll that began after it.
+/// - One that is not there is withdrawn and made again. Its name in `ended` keeps it from doing anything, should it come late.
+/// - A job that is withdrawn with Slurm is made again together with what comes after it: there that waits for the old one.
+///
+/// Rules of an end:
+/// - First its name is in `ended`, then nothing more is submitted, then `scancel` is called.
+/// - `scancel` is called again while a later poll shows that something is there all the same.
+///
+/// Rules of a successor:
+/// - It takes over what the journal says is under way, by the last submission of each job.
+/// - Who attaches goes on with the same run: ends of owners, of jobs and of all, which are in `ended` or in the journal, hold.
+/// - Who resumes makes another try: what was kept back by an end of the earlier one is submitted anew.
 final class SlurmSession {
   struct Course {
     enum Phase {
@@ -60,6 +77,20 @@ final class SlurmSession {
     /// Those that have ended otherwise than well, and are not to be run again.
     var ends: [Int: JobSchedule.End] = [:]
     var nextSubmission = 0
+    /// What has failed stays so, and who has ended: the run goes on, and this is no other try.
+    var isSameRun = false
+    /// Jobs of the same run that have ended: where their statuses are.
+    var statuses: [Int: (submission: Int, index: Int)] = [:]
+    /// The marks of its runners.
+    var runners: [String] = []
+    /// When the processes that owners end with began, in the system's own units, by their numbers.
+    var births: [String: String] = [:]
+
+    /// Whether a process of that number is another by now than it was when the run began.
+    func isAnother(_ process: pid_t) -> Bool {
+      guard let known = births[String(process)], let birth = ProcessFields(of: process)?.birth else { return false }
+      return birth != known
+    }
   }
 
   let file: RunFile
@@ -130,6 +161,8 @@ final class SlurmSession {
   var toCancel: Set<String> = []
   var toHold: Set<String> = []
   var isCancelling = false
+  /// How many polls had begun when `scancel` answered last.
+  var cancelledAfter = 0
   /// Ended here, and not yet there.
   var leftovers: Set<String> = []
 
@@ -196,10 +229,17 @@ final class SlurmSession {
 
   /// Blocks until every job has ended, or, where that is wanted, as much as possible is submitted.
   func run() -> RunSummary {
-    start()
+    hasLostLease = !journal.isHeld
+    if !hasLostLease { start() }
     while !isOver {
       work()
-      for event in mailbox.take(within: pause) { take(event) }
+      let events = mailbox.take(within: pause)
+      // It may have been asleep, and all files be another's by now.
+      guard journal.isHeld else {
+        hasLostLease = true
+        break
+      }
+      for event in events { take(event) }
     }
     let (summary, text) = summary()
     if !options.isQuiet, !text.isEmpty, !hasLostLease, !leaves { printer.print(text) }
@@ -212,6 +252,9 @@ final class SlurmSession {
     for (rank, place) in order.enumerated() { ranks[place] = rank }
     for job in past.underWay { adopt(job) }
     unsubmitted = order.filter { courses[$0].phase == .waiting && past.ends[$0] == nil && !journal.resumption.isDone[$0] }
+    for (place, status) in past.statuses {
+      for attempt in SlurmStatus(path: files.status(status.submission, status.index))?.attempts ?? [] { results?.add(attempt, to: place) }
+    }
     let failed = past.ends.filter { if case .failed = $0.value { true } else { false } }.keys.min()
     firstFailure = failed.map { file.jobs[$0].name }
     if failed != nil, !options.keepsGoing { mark("failed") }
@@ -219,14 +262,29 @@ final class SlurmSession {
     for (place, owner) in file.owners.enumerated() {
       guard var condition = owner.end else { continue }
       let reason = condition
+      if hasEnded(place, condition) {
+        mailbox.post(.ownerEnded(place, reason))
+        continue
+      }
       if case .after(let time) = condition { condition = .after(time - .seconds(max(0, WallClock.now - begin))) }
       let mailbox = mailbox
       if !watch.add(condition, end: { mailbox.post(.ownerEnded(place, reason)) }) { mailbox.post(.ownerEnded(place, reason)) }
+    }
+    if past.runners.contains(where: { files.hasEnded("\($0).\(Self.allOwners)") }) {
+      Console.shared.note("ownedops: the run was interrupted before: cancelling all that is with Slurm")
+      mailbox.post(.interrupted(1))
     }
     follow(schedule.begin(file.jobs))
     watch.start()
     // An owner that has ended already must not see a job submitted.
     for event in mailbox.take(within: 0) { take(event) }
+  }
+
+  /// Whether an earlier runner has seen an owner end, or would have.
+  private func hasEnded(_ owner: Int, _ condition: RunFile.EndCondition) -> Bool {
+    if past.runners.contains(where: { files.hasEnded("\($0).\(Self.mark(ofOwner: owner))") }) { return true }
+    if case .process(let process) = condition { return past.isAnother(process) }
+    return false
   }
 
   private func adopt(_ job: (place: Int, submission: Int, index: Int, job: Journal.Job)) {
@@ -240,16 +298,21 @@ final class SlurmSession {
     if submission.identifier == nil { doubtful[job.submission] = 0 }
     marks.insert(submission.mark)
     activate(job.place)
+    journal.attemptGoesOn()
     if places[job.submission] == nil { places[job.submission] = Array(repeating: -1, count: submission.jobs.count) }
     places[job.submission]?[job.index] = job.place
+    // Its runner did not come to submit it anew. It has not begun, and will not.
+    guard submission.identifier != nil, files.hasEnded(courses[job.place].withdrawal), status(of: job.place) == nil else { return }
+    cancelLeftover(job.place)
+    withdraw(job.place)
   }
 
   private var isOver: Bool {
     if hasLostLease { return true }
-    if allHaveEnded, leftovers.isEmpty, calls.isEmpty, doubtful.isEmpty { return true }
+    if allHaveEnded, active.isEmpty, leftovers.isEmpty, calls.isEmpty, doubtful.isEmpty { return true }
     // Who has pressed Ctrl-C twice does not wait for a controller that may never come.
     if interruptions > 1, let since = interruptedAt, ContinuousClock.now - since > .seconds(10) { return true }
-    return slurm.detaches && interruptions == 0 && calls.isEmpty && doubtful.isEmpty && toCancel.isEmpty
+    return slurm.detaches && interruptions == 0 && calls.isEmpty && doubtful.isEmpty && toCancel.isEmpty && !isCancelling
       && (!mustSubmit || journal.failure != nil) && awaySince == nil
   }
 
@@ -266,7 +329,7 @@ final class SlurmSession {
   /// Until something has to be done without an event.
   private var pause: Double {
     var pause = 1.0
-    if !isPolling, !active.isEmpty || !leftovers.isEmpty { pause = min(pause, (nextPoll - ContinuousClock.now).inSeconds) }
+    if !isPolling, mustPoll { pause = min(pause, (nextPoll - ContinuousClock.now).inSeconds) }
     if mustSubmit, calls.count < Self.mostAtOnce, awaySince == nil, interruptions == 0 { pause = min(pause, 0.5) }
     return pause
   }
@@ -292,6 +355,7 @@ final class SlurmSession {
   /// It is with Slurm no more.
   func deactivate(_ place: Int) {
     guard active.remove(place) != nil else { return }
+    journal.attemptEnded()
     if let owner = file.jobs[place].owner { activeOfOwner[owner] -= 1 }
     mustSubmit = true
   }
@@ -301,7 +365,6 @@ final class SlurmSession {
 
   /// A job has ended, and what follows from it.
   func end(_ place: Int, _ end: JobSchedule.End) {
-    if courses[place].phase != .waiting { journal.attemptEnded() }
     deactivate(place)
     succeeded[place] = end == .succeeded
     if case .failed = end, firstFailure == nil {
@@ -355,6 +418,11 @@ final class SlurmSession {
     courses[place].hold = reason
     if let identifier = identifier(of: place) { toHold.insert(identifier) }
   }
+
+  /// All of the run.
+  static let allOwners = "all"
+
+  static func mark(ofOwner place: Int) -> String { "o\(place)" }
 
   /// Nothing of this name begins any more, whichever runner has submitted it.
   func mark(_ name: String) {

@@ -13,8 +13,10 @@ struct SlurmSettings: Equatable, Sendable {
   var partition: String?
   var account: String?
   var window = 2000
+  /// When the processes that owners end with began, in the system's own units, by their numbers.
+  var births: [String: String] = [:]
 
-  init(_ options: RunOptions, _ slurm: SlurmOptions) {
+  init(_ options: RunOptions, _ slurm: SlurmOptions, owners: [RunFile.Owner] = []) {
     begin = WallClock.now
     host = MachineProcess.current.host
     workingDirectory = AbsolutePath.current
@@ -25,6 +27,10 @@ struct SlurmSettings: Equatable, Sendable {
     partition = slurm.partition
     account = slurm.account
     window = slurm.window
+    for owner in owners {
+      guard case .process(let process)? = owner.end, let birth = ProcessFields(of: process)?.birth else { continue }
+      births[String(process)] = birth
+    }
   }
 
   init(_ path: String) throws(UsageError) {
@@ -42,6 +48,7 @@ struct SlurmSettings: Equatable, Sendable {
     partition = value["partition"]?.asText
     account = value["account"]?.asText
     window = max(1, value["window"]?.asInteger ?? 2000)
+    births = value["births"]?.asTextMap ?? [:]
   }
 
   var bytes: [UInt8] {
@@ -56,6 +63,7 @@ struct SlurmSettings: Equatable, Sendable {
     if let partition { line.add("partition", partition) }
     if let account { line.add("account", account) }
     line.add("window", window)
+    if !births.isEmpty { line.add("births", map: births) }
     return line.bytes
   }
 }

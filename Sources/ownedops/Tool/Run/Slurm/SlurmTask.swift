@@ -2,6 +2,8 @@ import Foundation
 
 /// What a wrapper has to know of a job.
 struct SlurmTask: Equatable, Sendable {
+  /// Of the runner that submits it.
+  let run: String
   let job: String
   /// Of the runner's; all paths of the job are relative to it.
   let workingDirectory: String
@@ -23,6 +25,7 @@ struct SlurmTask: Equatable, Sendable {
 
   var line: [UInt8] {
     var line = JournalLine("task")
+    line.add("run", run)
     line.add("job", job)
     line.add("in", workingDirectory)
     line.add("command", list: command)
@@ -44,11 +47,12 @@ struct SlurmTask: Equatable, Sendable {
 
 extension SlurmTask {
   init?(_ line: [UInt8]) {
-    guard let value = try? JSONParser.parse(line), let job = value["job"]?.asText, let directory = value["in"]?.asText,
+    guard let value = try? JSONParser.parse(line), let run = value["run"]?.asText, let job = value["job"]?.asText,
+      let directory = value["in"]?.asText,
       let command = value["command"]?.asTexts, !command.isEmpty, let logs = value["logs"]?.asText, let ends = value["ends"]?.asTexts
     else { return nil }
     self.init(
-      job: job, workingDirectory: directory, command: command, directory: value["directory"]?.asText,
+      run: run, job: job, workingDirectory: directory, command: command, directory: value["directory"]?.asText,
       environment: value["environment"]?.asTextMap ?? [:], timeout: value["timeout"]?.asInteger.map { .milliseconds($0) },
       retries: value["retries"]?.asInteger ?? 0, grace: .milliseconds(value["grace"]?.asInteger ?? 5000), logDirectory: logs, ends: ends,
       needs: value["needs"]?.asTexts ?? [], deadline: value["deadline"]?.asNumber, owner: value["owner"]?.asText)
@@ -69,7 +73,7 @@ extension SlurmTask {
 struct SlurmStatus: Sendable {
   enum Course: Equatable, Sendable {
     case begun
-    /// It found that it must not begin: because of this name in `ended`, or of ``SlurmStatus/need``.
+    /// It found that it must not begin: because of this name in `ended`, of ``SlurmStatus/need`` or ``SlurmStatus/time``.
     case refused(String)
     case ended(JobOperation.Result)
   }
@@ -79,6 +83,9 @@ struct SlurmStatus: Sendable {
 
   /// In place of a name in `ended`: what it comes after has not succeeded.
   static let need = "need"
+
+  /// The same: the time of its owner is over.
+  static let time = "time"
 
   let course: Course
   let host: String

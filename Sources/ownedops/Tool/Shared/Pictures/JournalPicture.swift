@@ -2,9 +2,13 @@ import Foundation
 
 /// What a journal knows, as pictures have it: times from its first event on, each job on the lowest worker that was free.
 enum JournalPicture {
-  static func record(of journal: Journal) -> JobRecorder.Record {
+  /// - Parameter since: what was neither submitted nor ended after it is left out; in seconds since 1970.
+  static func record(of journal: Journal, since: Double = -.infinity) -> JobRecorder.Record {
     var record = JobRecorder.Record()
-    let ran = journal.jobs.filter { $0.startedAt != nil }.sorted { ($0.startedAt ?? 0) < ($1.startedAt ?? 0) }
+    let jobs = journal.jobs.filter { job in
+      [job.submittedAt, job.startedAt, job.endedAt].contains { $0.map { $0 >= since } ?? false }
+    }
+    let ran = jobs.filter { $0.startedAt != nil }.sorted { ($0.startedAt ?? 0) < ($1.startedAt ?? 0) }
     let origin = ran.first?.startedAt ?? journal.time
     let last = max(journal.runs.last?.lastTime ?? origin, ran.compactMap(\.endedAt).max() ?? origin)
     var freeFrom: [Double] = []
@@ -16,7 +20,7 @@ enum JournalPicture {
       if lane == freeFrom.count { freeFrom.append(end) } else { freeFrom[lane] = end }
       record.events.append(event(job, lane: lane, start: start - origin, end: end - origin))
     }
-    for job in journal.jobs where job.startedAt == nil && job.state == .cancelled {
+    for job in jobs where job.startedAt == nil && job.state == .cancelled {
       let time = max(0, (job.endedAt ?? last) - origin)
       record.events.append(event(job, lane: nil, start: time, end: time))
     }
