@@ -226,7 +226,12 @@ final class RequestRun: Sendable {
   /// Asks the cache first.
   private func transfer(_ outgoing: Outgoing, _ attempt: Int) {
     guard download == nil else { return subscribe(outgoing, attempt) }
-    guard let plan = CachePlan(request, outgoing, client) else { return subscribe(outgoing, attempt) }
+    guard let plan = CachePlan(request, outgoing, client) else {
+      // An attempt before may have had one, under a key that says less of who asks.
+      var former: CachePlan?
+      state.withLock { swap(&former, &$0.cachePlan) }
+      return subscribe(outgoing, attempt)
+    }
     if let answer = plan.answer { return end(RunOutcome(answer, source: .cache, attempts: attempt - 1), isInBackground: true) }
     let preview = state.withLock { state in
       state.cachePlan = plan
