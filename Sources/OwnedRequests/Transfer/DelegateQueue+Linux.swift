@@ -35,7 +35,7 @@
     private var isStalled = false
     /// Until there is room.
     private var pause: SocketQueuePause?
-    private var discards = false
+    private var isToStop = false
     /// The thread that runs a block whose data nobody wants.
     private var discardingThread: pthread_t?
     private var cancellations = 0
@@ -52,7 +52,7 @@
 
     override func addOperation(_ block: @escaping @Sendable () -> Void) {
       let isTaken = condition.withLock {
-        if discards || cancellations > 0 { giveOthersAMoment() }
+        if isToStop || cancellations > 0 { giveOthersAMoment() }
         return admit()
       }
       if isTaken { addLast(block) } else { runDiscarding(block) }
@@ -60,17 +60,17 @@
 
     /// - Returns: false if it is to be discarded.
     private func admit() -> Bool {
-      guard let limit, !discards, pieces >= limit else { return !discards }
+      guard let limit, !isToStop, pieces >= limit else { return !isToStop }
       watch()
       if pause == nil { pause = SocketQueuePause() }
       if pause == nil { waitForRoom(limit) }
-      return !discards
+      return !isToStop
     }
 
     private func waitForRoom(_ limit: Int) {
-      while pieces >= limit, !discards, !isStalled { condition.wait() }
+      while pieces >= limit, !isToStop, !isStalled { condition.wait() }
       let deadline = Date(timeIntervalSinceNow: Self.slice)
-      while pieces >= limit, !discards, condition.wait(until: deadline) {}
+      while pieces >= limit, !isToStop, condition.wait(until: deadline) {}
     }
 
     /// At once and here: what takes a way through another thread would be slower than the flood.
@@ -96,7 +96,7 @@
     private func lookForStall(since former: Int) {
       let stallHandler: (@Sendable () -> Void)? = condition.withLock {
         isWatched = false
-        guard let limit, !discards, pieces > limit / 2 else { return nil }
+        guard let limit, !isToStop, pieces > limit / 2 else { return nil }
         guard finished == former else {
           watch()
           return nil
@@ -111,7 +111,7 @@
     // MARK: Turns of others
 
     private func giveOthersAMoment() {
-      guard !hasMoment, discards || DispatchTime.now() > cancelledSince + Self.moment, let moment = SocketQueuePause() else { return }
+      guard !hasMoment, isToStop || DispatchTime.now() > cancelledSince + Self.moment, let moment = SocketQueuePause() else { return }
       hasMoment = true
       Self.timers.asyncAfter(deadline: .now() + Self.moment) { [self] in
         withExtendedLifetime(moment) { condition.withLock { hasMoment = false } }
@@ -137,7 +137,7 @@
     private func discard() {
       var former: SocketQueuePause?
       condition.withLock {
-        discards = true
+        isToStop = true
         swap(&former, &pause)
         condition.broadcast()
       }
@@ -147,6 +147,8 @@
       guard limit != nil else { return false }
       return condition.withLock { discardingThread.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
     }
+
+    var discards: Bool { condition.withLock { isToStop } }
 
     func addLast(_ block: @escaping @Sendable () -> Void) {
       condition.withLock { pieces += 1 }

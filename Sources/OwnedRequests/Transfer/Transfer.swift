@@ -36,10 +36,24 @@ protocol TransferSink: AnyObject, Sendable {
   func isStalled() -> Bool
 }
 
+/// Where a transfer gets a session from when it begins, and gives it back to when its task has come to its end.
+///
+/// A session costs open files. So a transfer has none while it waits for its turn.
+protocol SessionSource: AnyObject, Sendable {
+  func take() -> TransferSession
+  func giveBack(_ session: TransferSession)
+}
+
+/// Of one that all share.
+extension TransferSession: SessionSource {
+  func take() -> TransferSession { self }
+  func giveBack(_ session: TransferSession) {}
+}
+
 /// One exchange with a server, redirects included, for one asker or for several.
 ///
 /// Protocol, all under the lock of `state`:
-/// - waiting (has a ticket, no task) ──▶ under way (ticket and task) ──▶ over. A redirect goes back to waiting, for the next host.
+/// - waiting (has a ticket, no task) ──▶ under way (ticket, session and task) ──▶ over. A redirect goes back to waiting, for the next host.
 /// - Whoever turns the phase to over, by an end or as the last subscriber that leaves, takes ticket, task and subscribers, and lets them
 ///   go.
 /// - A transfer that is over takes no subscriber. It begins with one.
@@ -58,6 +72,7 @@ final class Transfer: Sendable {
     var priority: Operation.QueuePriority
     var phase = Phase.waiting
     var ticket: HostLimits.Ticket?
+    var session: TransferSession?
     var task: SessionTask?
     var subscriptions: [Int: Subscription] = [:]
     var nextSubscription = 0
@@ -73,22 +88,23 @@ final class Transfer: Sendable {
   /// What is taken out of a transfer that is over.
   private struct Remains {
     var ticket: HostLimits.Ticket?
+    var session: TransferSession?
     var task: SessionTask?
     var subscriptions: [Subscription] = []
   }
 
   private let state: Guarded<State>
-  private let session: TransferSession
+  private let sessions: any SessionSource
   private let limits: HostLimits
   private let sink: (any TransferSink)?
   private let whenOver: @Sendable (Transfer) -> Void
 
   init(
-    _ outgoing: Outgoing, session: TransferSession, limits: HostLimits, priority: Operation.QueuePriority, sink: (any TransferSink)?,
+    _ outgoing: Outgoing, sessions: any SessionSource, limits: HostLimits, priority: Operation.QueuePriority, sink: (any TransferSink)?,
     whenOver: @escaping @Sendable (Transfer) -> Void
   ) {
     state = Guarded(State(outgoing: outgoing, priority: priority))
-    self.session = session
+    self.sessions = sessions
     self.limits = limits
     self.sink = sink
     self.whenOver = whenOver
@@ -133,8 +149,10 @@ final class Transfer: Sendable {
 
   private static func close(_ state: inout State) -> Remains {
     state.phase = .over
-    let remains = Remains(ticket: state.ticket, task: state.task, subscriptions: Array(state.subscriptions.values))
+    let remains = Remains(
+      ticket: state.ticket, session: state.session, task: state.task, subscriptions: Array(state.subscriptions.values))
     state.ticket = nil
+    state.session = nil
     state.task = nil
     state.subscriptions = [:]
     return remains
@@ -193,10 +211,14 @@ final class Transfer: Sendable {
     }
     guard let outgoing else { return }
     for subscription in audience { subscription.subscriber.transferDidBegin(attempt: subscription.attempt) }
+    let session = sessions.take()
     let task = session.task(for: outgoing.urlRequest, body: outgoing.body, receiver: self)
     // Known before it begins: its end, or a redirect's next, may come at once.
     let isOver = state.withLock { state in
-      if state.phase == .underWay { state.task = task }
+      if state.phase == .underWay {
+        state.session = session
+        state.task = task
+      }
       return state.phase == .over && !TransferMutation.taskMissesTheLastLeave.isOn
     }
     if isOver { task.cancel() } else { task.resume() }
@@ -298,12 +320,14 @@ extension Transfer: SessionTaskReceiver {
   func taskDidComplete(_ error: URLError?) {
     if let error { return end(.failure(.transport(error))) }
     var former: HostLimits.Ticket?
+    var session: TransferSession?
     var exchange: Exchange?
     var usesSink = false
     var isTooMany = false
     state.withLock { state in
       guard state.phase == .underWay else { return }
       state.task = nil
+      swap(&session, &state.session)
       guard let redirect = state.redirect else {
         usesSink = state.usesSink
         exchange = state.head.map { Exchange(head: $0, body: state.body) }
@@ -317,6 +341,7 @@ extension Transfer: SessionTaskReceiver {
       state.phase = .waiting
       swap(&former, &state.ticket)
     }
+    if let session { sessions.giveBack(session) }
     if isTooMany { return end(.failure(.transport(URLError(.httpTooManyRedirects)))) }
     if let former {
       former.release()
