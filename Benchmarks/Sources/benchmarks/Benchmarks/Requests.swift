@@ -8,15 +8,27 @@ import Synchronization
 #endif
 
 extension Benchmark {
-  static var requests: Benchmark {
-    Benchmark("P12-requests", "HTTP against nginx on loopback: small answers, a large file, the cache, an owner's end") { session in
-      let size = session.pick(1_000_000_000, quick: 20_000_000)
+  static var requests: [Benchmark] {
+    [
+      againstNginx("small", "HTTP against nginx on loopback: small answers, next to bare URLSession", large: 0, compareSmallRequests),
+      Benchmark("P12-requests-large", "a large file, next to bare URLSession") { session in
+        let size = session.pick(1_000_000_000, quick: 20_000_000)
+        let server = try Nginx(large: size)
+        try compareDownloads(session, size)
+        withExtendedLifetime(server) {}
+      },
+      againstNginx("cache", "a hit in the cache, next to URLCache and URLSession", large: 0, compareCaches),
+      againstNginx("end", "an owner's end with a thousand requests under way", large: 1_000_000, measureOwnersEnd),
+    ]
+  }
+
+  private static func againstNginx(_ name: String, _ question: String, large: Int, _ body: @escaping (Session, Nginx) throws -> Void)
+    -> Benchmark
+  {
+    Benchmark("P12-requests-\(name)", question) { session in
       allowOpenFiles(4096)
-      let server = try Nginx(large: size)
-      try compareSmallRequests(session, server)
-      try compareDownloads(session, size)
-      try compareCaches(session, server)
-      try measureOwnersEnd(session, server)
+      let server = try Nginx(large: large)
+      try body(session, server)
       withExtendedLifetime(server) {}
     }
   }
