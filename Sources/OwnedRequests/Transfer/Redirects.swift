@@ -22,10 +22,8 @@ enum Redirects {
   /// What is meant for one origin and no other.
   private static let bound = credentials + ["Host"]
 
-  /// What is said of a body. A length without one would have the server wait for it.
-  private static let ofBodies = [
-    "Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Length", "Transfer-Encoding", "Expect",
-  ]
+  /// What is said of a body. Without one, some servers would wait for what was announced.
+  private static let ofBodies = ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Expect"]
 
   /// The next request; nil if the answer is no redirect, or leads to something that is not HTTP.
   ///
