@@ -24,7 +24,7 @@ import Testing
     let line = PieceLine()
     let (gate, order) = (Gate(), Journal<Int>())
     // More than there are processors.
-    for number in 0..<100 {
+    for number in 0..<8 {
       line.add {
         line.leave()
         gate.wait()
@@ -35,8 +35,8 @@ import Testing
     try await order.reaches(1)
     #expect(order.entries == [-1])
     gate.open()
-    try await order.reaches(101)
-    #expect(Set(order.entries) == Set(-1..<100))
+    try await order.reaches(9)
+    #expect(Set(order.entries) == Set(-1..<8))
   }
 
   @Test func whatIsAddedWhileTheLastPieceHasLeftIsRun() async throws {
