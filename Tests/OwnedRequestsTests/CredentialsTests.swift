@@ -76,6 +76,48 @@ import Testing
     }
   }
 
+  /// Signs what was refused without a signature.
+  private struct LateSignature: RequestInterceptor {
+    let isRefused = Guarded(false)
+
+    func adapt(_ request: URLRequest) async throws -> URLRequest {
+      var request = request
+      if isRefused.withLock({ $0 }) { request.setValue("Basic YQ==", forHTTPHeaderField: "Authorization") }
+      return request
+    }
+
+    func decision(after error: RequestError, head: ResponseHead?, attempt: Int) async -> RetryDecision {
+      guard head?.status == 401 else { return .asUsual }
+      isRefused.withLock { $0 = true }
+      return .retry
+    }
+  }
+
+  @Test func whatWasAskedForWithCredentialsInALaterAttemptIsForNobodyElse() async throws {
+    let cache = try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0)
+    let request = cached("flaky?id=late-credentials&failures=1&status=401")
+    let signed = client([:], cache: cache)
+    signed.interceptors = [LateSignature()]
+    #expect(try await signed.response(to: request, lifetime: .process, decoding: .string).value == "2")
+    let other = try await client([:], cache: cache).response(to: request, lifetime: .process, decoding: .string)
+    #expect(other.source == .network && other.value == "3")
+  }
+
+  @Test func aRedirectThatLosesTheBodyLosesWhatWasSaidOfIt() throws {
+    let address = try #require(URL(string: "http://localhost/a"))
+    var urlRequest = URLRequest(url: address)
+    urlRequest.httpMethod = "POST"
+    let names = ["Content-Type", "Content-Language", "Expect"]
+    for name in names { urlRequest.setValue("5", forHTTPHeaderField: name) }
+    urlRequest.setValue("kept", forHTTPHeaderField: "X-Kind")
+    let outgoing = Outgoing(urlRequest: urlRequest, body: .data(Data(count: 5)))
+    let head = { ResponseHead(status: $0, headers: ["Location": "/b"], url: address) }
+    let next = try #require(Redirects.next(after: outgoing, head(303))).urlRequest
+    #expect(next.httpMethod == "GET" && next.httpBody == nil && next.allHTTPHeaderFields == ["X-Kind": "kept"])
+    let same = try #require(Redirects.next(after: outgoing, head(307))).urlRequest
+    #expect(names.allSatisfy { same.value(forHTTPHeaderField: $0) == "5" })
+  }
+
   @Test func aNameOfAHostStaysWithItsOrigin() throws {
     let address = try #require(URL(string: "http://localhost:8080/a"))
     var urlRequest = URLRequest(url: address)

@@ -46,8 +46,6 @@ final class RequestRun: Sendable {
     var preview: (@Sendable (RunOutcome) -> Void)?
     var progress: (@Sendable (TransferProgress) -> Void)?
     var cachePlan: CachePlan?
-    /// Of the present attempt of a download.
-    var session: TransferSession?
     var head: ResponseHead?
     var deadline: ContinuousClock.Instant?
     var lastByte = ContinuousClock.now
@@ -64,7 +62,6 @@ final class RequestRun: Sendable {
     var preview: (@Sendable (RunOutcome) -> Void)?
     var progress: (@Sendable (TransferProgress) -> Void)?
     var layout: TemporaryFile?
-    var session: TransferSession?
     var timers: [OneShotTimer?] = []
 
     func stop() {
@@ -124,7 +121,7 @@ final class RequestRun: Sendable {
       }
       guard isBegun else { return }
       if let download, !(try download.acquire()) {
-        guard looks > 1 else { throw .invalidParameters("target: another download writes to the same file") }
+        guard looks > 1 else { throw DownloadFile.isTaken }
         let timer = OneShotTimer(after: .milliseconds(50)) { [self] in inBackground { self.begin(looks: looks - 1) } }
         state.withLock { if case .idle = $0.phase { $0.openTimer = timer } }
         return
@@ -156,13 +153,12 @@ final class RequestRun: Sendable {
       if case .over = state.phase { return nil }
       let remains = Remains(
         phase: state.phase, finish: state.finish, preview: state.preview, progress: state.progress, layout: state.layout,
-        session: state.session, timers: [state.totalTimer, state.idleTimer, state.openTimer])
+        timers: [state.totalTimer, state.idleTimer, state.openTimer])
       state.phase = .over
       state.finish = nil
       state.preview = nil
       state.progress = nil
       state.layout = nil
-      state.session = nil
       state.totalTimer = nil
       state.idleTimer = nil
       state.openTimer = nil
@@ -226,7 +222,12 @@ final class RequestRun: Sendable {
   /// Asks the cache first.
   private func transfer(_ outgoing: Outgoing, _ attempt: Int) {
     guard download == nil else { return subscribe(outgoing, attempt) }
-    guard let plan = CachePlan(request, outgoing, client) else { return subscribe(outgoing, attempt) }
+    guard let plan = CachePlan(request, outgoing, client) else {
+      // An attempt before may have had one, under a key that says less of who asks.
+      var former: CachePlan?
+      state.withLock { swap(&former, &$0.cachePlan) }
+      return subscribe(outgoing, attempt)
+    }
     if let answer = plan.answer { return end(RunOutcome(answer, source: .cache, attempts: attempt - 1), isInBackground: true) }
     let preview = state.withLock { state in
       state.cachePlan = plan
@@ -265,10 +266,8 @@ final class RequestRun: Sendable {
       end(RunOutcome(result: .failure(error), attempts: attempt - 1))
       return nil
     }
-    let session = client.downloadSessions.take()
-    state.withLock { $0.session = session }
     return client.hub.subscribe(
-      self, attempt: attempt, to: outgoing, key: nil, priority: request.priority, sink: download, session: session)
+      self, attempt: attempt, to: outgoing, key: nil, priority: request.priority, sink: download, sessions: client.downloadSessions)
   }
 
   private func mayShare(_ outgoing: Outgoing) -> Bool {
@@ -399,25 +398,22 @@ extension RequestRun: TransferSubscriber {
     report?(progress)
   }
 
-  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int, mayTakeLong: Bool) {
     var outcome = RunOutcome(result: result, head: try? result.get().head, attempts: attempt)
     var failure: RequestError?
     do throws(RequestError) { outcome = try judge(result.get(), attempt: attempt) } catch {
       failure = error
       outcome.result = .failure(error)
     }
-    var session: TransferSession?
     let isNext = state.withLock { state in
       guard case .transferring = state.phase, state.attempt == attempt else { return false }
       state.phase = .deciding(nil)
       state.head = outcome.head
-      swap(&session, &state.session)
       return true
     }
     guard isNext else { return }
-    // The task has come to its end, whatever the answer says. That of an answer that was cut was cancelled.
-    if let session, case .success(let exchange) = result, !exchange.isCut { client.downloadSessions.giveBack(session) }
-    guard let failure else { return end(outcome) }
+    guard let failure else { return end(outcome, isInBackground: mayTakeLong) }
+    download?.rest()
     // What had come earlier was of something else, and has been let go of: no failure of the server's.
     if download?.takeStartsOver() == true { return follow(.retry, outcome, after: failure, attempt) }
     // Nor is a disk that stalled, if it goes on now.

@@ -8,7 +8,11 @@ import Foundation
 ///
 /// Protocol:
 /// - Neither is opened through a symbolic link.
-/// - The info file is locked (`flock`) from `acquire` to `letGo`. A second download to the same place can't open it.
+/// - The target is reserved (`DownloadTargets`) from `acquire` to `letGo`: no second download of this process goes there.
+/// - The files are open only while they are looked at, and from the head of an answer to the end of its body. A download that waits, for
+///   its turn, for the server or for its next attempt, holds none.
+/// - The info file is locked (`flock`) as long as they are open. A download of another process to the same place can't open them then.
+/// - Whoever opens them again compares: if another process has been there, what was asked for is nothing to go on from.
 /// - The part is a beginning of what the info names, if address and strong validator are the same. Anything else starts over.
 /// - Starting over first empties the part and then writes the info. A kill in between leaves an empty part, which promises nothing.
 /// - A whole part is renamed to its place, then the info is removed. A kill in between leaves an info without a part.
@@ -41,6 +45,7 @@ final class DownloadFile: Sendable {
     var hasher: SHA256?
     var startsOver = false
     var isWhole = false
+    var reservation: DownloadTargets.Reservation?
   }
 
   private struct Door {
@@ -118,20 +123,52 @@ final class DownloadFile: Sendable {
       throw .invalidParameters("target: \(target.path) is a directory")
     }
     return try access { state throws(RequestError) in
-      guard try lockInfo(&state) else { return false }
-      state.partFile = open(partPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
-      guard state.partFile >= 0 else { throw openFailure(partPath) }
-      state.info = readInfo(&state)
+      guard let reservation = DownloadTargets.shared.reserve(target) else { return false }
+      guard try open(&state) else { return false }
+      rest(&state)
+      state.reservation = reservation
       return true
     }
   }
+
+  /// Nothing comes for a while: lets go of the files until they are needed again. What has come stays there.
+  func rest() { try? access { rest(&$0) } }
+
+  /// - Returns: false if another download, of another process, writes there.
+  private func open(_ state: inout State) throws(RequestError) -> Bool {
+    guard state.partFile < 0 else { return true }
+    guard try lockInfo(&state) else { return false }
+    state.partFile = Foundation.open(partPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
+    guard state.partFile >= 0 else {
+      let failure = openFailure(partPath)
+      rest(&state)
+      throw failure
+    }
+    let info = readInfo(&state)
+    // What was hashed was a part of something else.
+    if info?.url != state.info?.url || info?.validator != state.info?.validator { state.hasher = nil }
+    state.info = info
+    return true
+  }
+
+  /// - Returns: whether the part is what was asked to go on from.
+  private func openAgain(_ state: inout State) throws(RequestError) -> Bool {
+    guard state.partFile < 0 else { return true }
+    let former = state.info
+    guard try open(&state) else { throw Self.isTaken }
+    return state.info == former && partSize(state) == state.asked
+  }
+
+  static let isTaken = RequestError.invalidParameters("target: another download writes to the same file")
+
+  private func partSize(_ state: State) -> Int64 { Int64(lseek(state.partFile, 0, SEEK_END)) }
 
   /// A link is not followed: what it leads to is no part of a download.
   private func openFailure(_ path: String) -> RequestError { .lastFailure(to: errno == ELOOP ? "follow the symbolic link" : "open", path) }
 
   private func lockInfo(_ state: inout State) throws(RequestError) -> Bool {
     while true {
-      let file = open(infoPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
+      let file = Foundation.open(infoPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
       guard file >= 0 else { throw openFailure(infoPath) }
       guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
         let code = errno
@@ -160,20 +197,27 @@ final class DownloadFile: Sendable {
   }
 
   private func closeFiles() {
-    state.withLock { state in
-      if state.partFile >= 0 {
-        // An empty part is nothing to go on from, and nothing to leave behind.
-        let isEmpty = lseek(state.partFile, 0, SEEK_END) <= 0
-        if isEmpty, !state.isWhole { unlink(partPath) }
-        if isEmpty || state.isWhole { unlink(infoPath) }
-        close(state.partFile)
-      }
-      // Nothing was said of a part that could not be opened.
-      if state.partFile < 0, state.infoFile >= 0, lseek(state.infoFile, 0, SEEK_END) == 0 { unlink(infoPath) }
-      state.partFile = -1
-      if state.infoFile >= 0 { close(state.infoFile) }
-      state.infoFile = -1
+    let reservation = state.withLock { state in
+      rest(&state)
+      defer { state.reservation = nil }
+      return state.reservation
     }
+    withExtendedLifetime(reservation) {}
+  }
+
+  private func rest(_ state: inout State) {
+    if state.partFile >= 0 {
+      // An empty part is nothing to go on from, and nothing to leave behind.
+      let isEmpty = partSize(state) <= 0
+      if isEmpty, !state.isWhole { unlink(partPath) }
+      if isEmpty || state.isWhole { unlink(infoPath) }
+      close(state.partFile)
+    }
+    // Nothing was said of a part that could not be opened.
+    if state.partFile < 0, state.infoFile >= 0, lseek(state.infoFile, 0, SEEK_END) == 0 { unlink(infoPath) }
+    state.partFile = -1
+    if state.infoFile >= 0 { close(state.infoFile) }
+    state.infoFile = -1
   }
 
   // MARK: Info
@@ -209,10 +253,11 @@ final class DownloadFile: Sendable {
       door.wasCut = false
     }
     let resumption = try access { state throws(RequestError) -> (offset: Int64, validator: String)? in
-      guard state.partFile >= 0 else { throw .cancelled(.requested) }
+      guard try open(&state) else { throw Self.isTaken }
+      defer { rest(&state) }
       state.url = url
       state.startsOver = false
-      let size = Int64(lseek(state.partFile, 0, SEEK_END))
+      let size = partSize(state)
       guard isGet, let info = state.info, info.url == url, let validator = info.validator, size > 0, size <= info.length ?? .max else {
         try startOver(&state)
         return nil
@@ -259,8 +304,9 @@ final class DownloadFile: Sendable {
   func isWhole(after head: ResponseHead) throws(RequestError) -> Bool {
     let isWhole = try access { state throws(RequestError) -> Bool? in
       guard state.asked > 0 else { return nil }
+      let isMine = try openAgain(&state)
       let isSame = head.headers["ETag"] == nil || head.headers["ETag"] == state.info?.validator
-      if isSame, ContentRange(head.headers["Content-Range"])?.total == state.asked { return true }
+      if isMine, isSame, ContentRange(head.headers["Content-Range"])?.total == state.asked { return true }
       try startOver(&state)
       state.startsOver = true
       return false
@@ -289,10 +335,10 @@ final class DownloadFile: Sendable {
 extension DownloadFile: TransferSink {
   func begin(_ head: ResponseHead) throws(RequestError) -> Bool {
     try access { state throws(RequestError) in
-      guard state.partFile >= 0 else { throw .cancelled(.requested) }
       switch head.status {
       case 200..<206, 207..<300:
         guard acceptedStatus.contains(head.status) else { return false }
+        _ = try openAgain(&state)
         try startOver(&state)
         // Bytes that were compressed on the way can't be counted from.
         let tag = head.headers["Content-Encoding"] == nil ? head.headers["ETag"].flatMap { $0.hasPrefix("W/") ? nil : $0 } : nil
@@ -303,10 +349,12 @@ extension DownloadFile: TransferSink {
         }
         return true
       case 206:
+        let isMine = try openAgain(&state)
         let range = ContentRange(head.headers["Content-Range"])
         let isSame = head.headers["ETag"] == nil || head.headers["ETag"] == state.info?.validator
         let length = state.info?.length
-        guard state.asked > 0, let range, range.start == state.asked, isSame, range.total == nil || length == nil || range.total == length
+        guard isMine, state.asked > 0, let range, range.start == state.asked, isSame,
+          range.total == nil || length == nil || range.total == length
         else {
           let wasAsked = state.asked > 0
           try startOver(&state)

@@ -7,8 +7,8 @@ import Foundation
 /// The sessions of downloads, one for each that is under way, because it may have to wait for the disk. The next download goes on with
 /// the session of one that is over, and with its connection.
 ///
-/// Only a session whose task has come to its end by itself is given back. One that was cancelled waits for nothing any more.
-final class DownloadSessions: Sendable {
+/// One that was told to stop a task is not used again: it discards what comes.
+final class DownloadSessions: SessionSource {
   /// Each keeps a connection, as long as the server does.
   private static let mostIdle = 32
 
@@ -22,6 +22,7 @@ final class DownloadSessions: Sendable {
   }
 
   func giveBack(_ session: TransferSession) {
+    guard !session.isSpent else { return }
     idle.withLock { if $0.count < Self.mostIdle { $0.append(session) } }
   }
 }

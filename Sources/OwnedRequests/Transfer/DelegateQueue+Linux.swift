@@ -27,7 +27,7 @@
     private let limit: Int?
     private let condition = NSCondition()
     /// Runs the pieces. Not this queue's own way, by an operation each, which costs more than to receive and to write the piece.
-    private let line = DispatchQueue(label: "OwnedRequests.pieces", qos: .userInitiated)
+    private let line = PieceLine()
     private var stallHandler: @Sendable () -> Void = {}
     private var pieces = 0
     private var finished = 0
@@ -35,7 +35,7 @@
     private var isStalled = false
     /// Until there is room.
     private var pause: SocketQueuePause?
-    private var discards = false
+    private var isToStop = false
     /// The thread that runs a block whose data nobody wants.
     private var discardingThread: pthread_t?
     private var cancellations = 0
@@ -52,7 +52,7 @@
 
     override func addOperation(_ block: @escaping @Sendable () -> Void) {
       let isTaken = condition.withLock {
-        if discards || cancellations > 0 { giveOthersAMoment() }
+        if isToStop || cancellations > 0 { giveOthersAMoment() }
         return admit()
       }
       if isTaken { addLast(block) } else { runDiscarding(block) }
@@ -60,17 +60,17 @@
 
     /// - Returns: false if it is to be discarded.
     private func admit() -> Bool {
-      guard let limit, !discards, pieces >= limit else { return !discards }
+      guard let limit, !isToStop, pieces >= limit else { return !isToStop }
       watch()
       if pause == nil { pause = SocketQueuePause() }
       if pause == nil { waitForRoom(limit) }
-      return !discards
+      return !isToStop
     }
 
     private func waitForRoom(_ limit: Int) {
-      while pieces >= limit, !discards, !isStalled { condition.wait() }
+      while pieces >= limit, !isToStop, !isStalled { condition.wait() }
       let deadline = Date(timeIntervalSinceNow: Self.slice)
-      while pieces >= limit, !discards, condition.wait(until: deadline) {}
+      while pieces >= limit, !isToStop, condition.wait(until: deadline) {}
     }
 
     /// At once and here: what takes a way through another thread would be slower than the flood.
@@ -96,7 +96,7 @@
     private func lookForStall(since former: Int) {
       let stallHandler: (@Sendable () -> Void)? = condition.withLock {
         isWatched = false
-        guard let limit, !discards, pieces > limit / 2 else { return nil }
+        guard let limit, !isToStop, pieces > limit / 2 else { return nil }
         guard finished == former else {
           watch()
           return nil
@@ -111,7 +111,7 @@
     // MARK: Turns of others
 
     private func giveOthersAMoment() {
-      guard !hasMoment, discards || DispatchTime.now() > cancelledSince + Self.moment, let moment = SocketQueuePause() else { return }
+      guard !hasMoment, isToStop || DispatchTime.now() > cancelledSince + Self.moment, let moment = SocketQueuePause() else { return }
       hasMoment = true
       Self.timers.asyncAfter(deadline: .now() + Self.moment) { [self] in
         withExtendedLifetime(moment) { condition.withLock { hasMoment = false } }
@@ -137,7 +137,7 @@
     private func discard() {
       var former: SocketQueuePause?
       condition.withLock {
-        discards = true
+        isToStop = true
         swap(&former, &pause)
         condition.broadcast()
       }
@@ -148,16 +148,26 @@
       return condition.withLock { discardingThread.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
     }
 
+    /// One that is limited deals with one task, whose end is no end to its files.
+    func letOthersGoOn() -> Bool {
+      if limit == nil { line.leave() }
+      return limit == nil
+    }
+
+    var discards: Bool { condition.withLock { isToStop } }
+
     func addLast(_ block: @escaping @Sendable () -> Void) {
+      // Nobody asks how many there are.
+      guard let limit else { return line.add(block) }
       condition.withLock { pieces += 1 }
-      line.async { [self] in
+      line.add { [self] in
         block()
         var former: SocketQueuePause?
         condition.withLock {
           pieces -= 1
           finished += 1
           isStalled = false
-          if let limit, pause != nil {
+          if pause != nil {
             if pieces <= limit / 2 { swap(&former, &pause) } else { watch() }
           }
           condition.signal()

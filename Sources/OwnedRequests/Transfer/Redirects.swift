@@ -22,6 +22,9 @@ enum Redirects {
   /// What is meant for one origin and no other.
   private static let bound = credentials + ["Host"]
 
+  /// What is said of a body. Without one, some servers would wait for what was announced.
+  private static let ofBodies = ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Expect"]
+
   /// The next request; nil if the answer is no redirect, or leads to something that is not HTTP.
   ///
   /// 303 makes a GET of everything but HEAD, and 301 and 302 of POST, as browsers do; 307 and 308 keep method and body. A change of
@@ -38,7 +41,7 @@ enum Redirects {
       next.urlRequest.httpMethod = "GET"
       next.urlRequest.httpBody = nil
       next.body = .none
-      for name in ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location"] {
+      for name in ofBodies {
         next.urlRequest.setValue(nil, forHTTPHeaderField: name)
       }
     }

@@ -6,8 +6,9 @@ import Foundation
 
 extension ResponseHead {
   init(_ response: HTTPURLResponse) {
-    var fields = HeaderFields()
-    for (name, value) in response.allHeaderFields {
+    let all = response.allHeaderFields
+    var fields = HeaderFields(capacity: all.count)
+    for (name, value) in all {
       if let name = name as? String, let value = value as? String { fields[name] = value }
     }
     self.init(status: response.statusCode, headers: fields, url: response.url ?? URL(fileURLWithPath: "/"))

@@ -14,5 +14,10 @@ protocol SessionTaskReceiver: AnyObject, Sendable {
   ///   with, and `taskDidComplete` comes after it.
   func taskIsStalled() -> Bool
   /// The last call.
-  func taskDidComplete(_ error: URLError?)
+  /// - Parameter mayTakeLong: whether nobody waits for what is done in it.
+  func taskDidComplete(_ error: URLError?, mayTakeLong: Bool)
+}
+
+extension SessionTaskReceiver {
+  func taskDidComplete(_ error: URLError?) { taskDidComplete(error, mayTakeLong: false) }
 }

@@ -21,7 +21,8 @@ protocol TransferSubscriber: AnyObject, Sendable {
   /// The host's limit has let the transfer begin; or go on, after a redirect.
   func transferDidBegin(attempt: Int)
   func transferDidProgress(_ progress: TransferProgress, attempt: Int)
-  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int)
+  /// - Parameter mayTakeLong: whether nobody waits for what is done in the call, this subscriber's own code included.
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int, mayTakeLong: Bool)
 }
 
 /// Takes the body of an answer as it comes, on the session's delegate queue.
@@ -36,10 +37,24 @@ protocol TransferSink: AnyObject, Sendable {
   func isStalled() -> Bool
 }
 
+/// Where a transfer gets a session from when it begins, and gives it back to when its task has come to its end.
+///
+/// A session costs open files. So a transfer has none while it waits for its turn.
+protocol SessionSource: AnyObject, Sendable {
+  func take() -> TransferSession
+  func giveBack(_ session: TransferSession)
+}
+
+/// Of one that all share.
+extension TransferSession: SessionSource {
+  func take() -> TransferSession { self }
+  func giveBack(_ session: TransferSession) {}
+}
+
 /// One exchange with a server, redirects included, for one asker or for several.
 ///
 /// Protocol, all under the lock of `state`:
-/// - waiting (has a ticket, no task) ──▶ under way (ticket and task) ──▶ over. A redirect goes back to waiting, for the next host.
+/// - waiting (has a ticket, no task) ──▶ under way (ticket, session and task) ──▶ over. A redirect goes back to waiting, for the next host.
 /// - Whoever turns the phase to over, by an end or as the last subscriber that leaves, takes ticket, task and subscribers, and lets them
 ///   go.
 /// - A transfer that is over takes no subscriber. It begins with one.
@@ -58,6 +73,7 @@ final class Transfer: Sendable {
     var priority: Operation.QueuePriority
     var phase = Phase.waiting
     var ticket: HostLimits.Ticket?
+    var session: TransferSession?
     var task: SessionTask?
     var subscriptions: [Int: Subscription] = [:]
     var nextSubscription = 0
@@ -73,22 +89,23 @@ final class Transfer: Sendable {
   /// What is taken out of a transfer that is over.
   private struct Remains {
     var ticket: HostLimits.Ticket?
+    var session: TransferSession?
     var task: SessionTask?
     var subscriptions: [Subscription] = []
   }
 
   private let state: Guarded<State>
-  private let session: TransferSession
+  private let sessions: any SessionSource
   private let limits: HostLimits
   private let sink: (any TransferSink)?
   private let whenOver: @Sendable (Transfer) -> Void
 
   init(
-    _ outgoing: Outgoing, session: TransferSession, limits: HostLimits, priority: Operation.QueuePriority, sink: (any TransferSink)?,
+    _ outgoing: Outgoing, sessions: any SessionSource, limits: HostLimits, priority: Operation.QueuePriority, sink: (any TransferSink)?,
     whenOver: @escaping @Sendable (Transfer) -> Void
   ) {
     state = Guarded(State(outgoing: outgoing, priority: priority))
-    self.session = session
+    self.sessions = sessions
     self.limits = limits
     self.sink = sink
     self.whenOver = whenOver
@@ -133,8 +150,10 @@ final class Transfer: Sendable {
 
   private static func close(_ state: inout State) -> Remains {
     state.phase = .over
-    let remains = Remains(ticket: state.ticket, task: state.task, subscriptions: Array(state.subscriptions.values))
+    let remains = Remains(
+      ticket: state.ticket, session: state.session, task: state.task, subscriptions: Array(state.subscriptions.values))
     state.ticket = nil
+    state.session = nil
     state.task = nil
     state.subscriptions = [:]
     return remains
@@ -193,10 +212,14 @@ final class Transfer: Sendable {
     }
     guard let outgoing else { return }
     for subscription in audience { subscription.subscriber.transferDidBegin(attempt: subscription.attempt) }
+    let session = sessions.take()
     let task = session.task(for: outgoing.urlRequest, body: outgoing.body, receiver: self)
     // Known before it begins: its end, or a redirect's next, may come at once.
     let isOver = state.withLock { state in
-      if state.phase == .underWay { state.task = task }
+      if state.phase == .underWay {
+        state.session = session
+        state.task = task
+      }
       return state.phase == .over && !TransferMutation.taskMissesTheLastLeave.isOn
     }
     if isOver { task.cancel() } else { task.resume() }
@@ -206,17 +229,21 @@ final class Transfer: Sendable {
   var isUnderWay: Bool { state.withLock { $0.phase == .underWay } }
 
   /// On the delegate queue.
-  private func end(_ result: Result<Exchange, RequestError>) {
+  private func end(_ result: Result<Exchange, RequestError>, mayTakeLong: Bool = false) {
     let remains = state.withLock { state in state.phase == .over ? nil : Self.close(&state) }
     guard let remains else { return }
     if case .failure = result { remains.task?.cancel() }
-    announce(result, to: remains)
+    announce(result, to: remains, mayTakeLong: mayTakeLong)
   }
 
-  private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains) {
+  private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains, mayTakeLong: Bool = false) {
     remains.ticket?.release()
     whenOver(self)
-    for subscription in remains.subscriptions { subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt) }
+    // Of several, none is to wait for another's code.
+    let mayTakeLong = mayTakeLong && remains.subscriptions.count == 1
+    for subscription in remains.subscriptions {
+      subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt, mayTakeLong: mayTakeLong)
+    }
   }
 
   private func announceProgress(_ change: (inout TransferProgress) -> Void) {
@@ -295,15 +322,17 @@ extension Transfer: SessionTaskReceiver {
     return isBody && sink?.isStalled() == true
   }
 
-  func taskDidComplete(_ error: URLError?) {
-    if let error { return end(.failure(.transport(error))) }
+  func taskDidComplete(_ error: URLError?, mayTakeLong: Bool) {
+    if let error { return end(.failure(.transport(error)), mayTakeLong: mayTakeLong) }
     var former: HostLimits.Ticket?
+    var session: TransferSession?
     var exchange: Exchange?
     var usesSink = false
     var isTooMany = false
     state.withLock { state in
       guard state.phase == .underWay else { return }
       state.task = nil
+      swap(&session, &state.session)
       guard let redirect = state.redirect else {
         usesSink = state.usesSink
         exchange = state.head.map { Exchange(head: $0, body: state.body) }
@@ -317,6 +346,7 @@ extension Transfer: SessionTaskReceiver {
       state.phase = .waiting
       swap(&former, &state.ticket)
     }
+    if let session { sessions.giveBack(session) }
     if isTooMany { return end(.failure(.transport(URLError(.httpTooManyRedirects)))) }
     if let former {
       former.release()
@@ -326,6 +356,6 @@ extension Transfer: SessionTaskReceiver {
     if usesSink, let sink {
       do throws(RequestError) { try sink.end() } catch { return end(.failure(error)) }
     }
-    end(.success(exchange))
+    end(.success(exchange), mayTakeLong: mayTakeLong)
   }
 }

@@ -42,13 +42,13 @@ final class TransferHub: Sendable {
   /// Begins a transfer, or joins one that is in line or under way.
   /// - Parameters:
   ///   - key: nil if the transfer is for this subscriber alone.
-  ///   - session: the transfer's own; by default the client's.
+  ///   - sessions: where it gets a session from once it has its turn; by default the client's one.
   func subscribe(
     _ subscriber: any TransferSubscriber, attempt: Int, to outgoing: Outgoing, key: TransferKey?, priority: Operation.QueuePriority,
-    sink: (any TransferSink)? = nil, session: TransferSession? = nil
+    sink: (any TransferSink)? = nil, sessions: (any SessionSource)? = nil
   ) -> Place? {
     let make = { [self] in
-      Transfer(outgoing, session: session ?? self.session, limits: limits, priority: priority, sink: sink) { [weak self] transfer in
+      Transfer(outgoing, sessions: sessions ?? session, limits: limits, priority: priority, sink: sink) { [weak self] transfer in
         self?.forget(transfer, key)
       }
     }

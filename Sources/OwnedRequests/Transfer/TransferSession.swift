@@ -12,8 +12,13 @@ protocol SessionBacklog: AnyObject, Sendable {
   func cancellationEnds()
   /// Whether this thread is handing over what is to be discarded.
   var isDiscarding: Bool { get }
+  /// Whether what comes from now on is discarded.
+  var discards: Bool { get }
   /// - Parameter handler: called when what the session has handed over is not being dealt with; must not wait.
   func whenStalled(_ handler: @escaping @Sendable () -> Void)
+  /// What this thread is dealing with will take its time.
+  /// - Returns: false if others wait for it.
+  func letOthersGoOn() -> Bool
   /// Runs the block when all that is not discarded has been dealt with.
   func addLast(_ block: @escaping @Sendable () -> Void)
 }
@@ -30,12 +35,14 @@ final class TransferSession: Sendable {
   private let session: URLSession
   private let router: TaskRouter
   private let cancellations: Cancellations
+  private let backlog: (any SessionBacklog)?
 
   /// - Parameter isBacklogLimited: whether nothing more is read when so many pieces have not been dealt with yet. For a session with one
   ///   task at a time.
   init(configuration: URLSessionConfiguration, isBacklogLimited: Bool = false) {
     let queue = SessionPlatform.makeDelegateQueue(isLimited: isBacklogLimited)
     let router = TaskRouter(queue)
+    backlog = queue
     self.router = router
     cancellations = Cancellations(queue)
     queue?.whenStalled { [weak router] in router?.tasksAreStalled() }
@@ -52,6 +59,9 @@ final class TransferSession: Sendable {
 
   /// The session keeps its delegate until it is told that nothing more will come.
   deinit { session.finishTasksAndInvalidate() }
+
+  /// Whether it is of no use to another task.
+  var isSpent: Bool { backlog?.discards ?? false }
 
   /// A task that begins when it is resumed.
   func task(for urlRequest: URLRequest, body: RequestBody, receiver: any SessionTaskReceiver) -> SessionTask {
@@ -236,7 +246,8 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     let sessionTask = tasks.withLock { $0.removeValue(forKey: task.taskIdentifier) }
     guard let backlog, isDiscarding else {
       if error == nil { sessionTask?.takeHeadThatWasNotTold() }
-      sessionTask?.takeReceiver()?.taskDidComplete(error)
+      let receiver = sessionTask?.takeReceiver()
+      receiver?.taskDidComplete(error, mayTakeLong: backlog?.letOthersGoOn() ?? false)
       return
     }
     // Something may have been discarded, even if the session has come to the end of it.

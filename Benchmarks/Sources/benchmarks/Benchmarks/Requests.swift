@@ -8,15 +8,27 @@ import Synchronization
 #endif
 
 extension Benchmark {
-  static var requests: Benchmark {
-    Benchmark("P12-requests", "HTTP against nginx on loopback: small answers, a large file, the cache, an owner's end") { session in
-      let size = session.pick(1_000_000_000, quick: 20_000_000)
+  static var requests: [Benchmark] {
+    [
+      againstNginx("small", "HTTP against nginx on loopback: small answers, next to bare URLSession", large: 0, compareSmallRequests),
+      Benchmark("P12-requests-large", "a large file, next to bare URLSession") { session in
+        let size = session.pick(1_000_000_000, quick: 20_000_000)
+        let server = try Nginx(large: size)
+        try compareDownloads(session, size)
+        withExtendedLifetime(server) {}
+      },
+      againstNginx("cache", "a hit in the cache, next to URLCache and URLSession", large: 0, compareCaches),
+      againstNginx("end", "an owner's end with a thousand requests under way", large: 1_000_000, measureOwnersEnd),
+    ]
+  }
+
+  private static func againstNginx(_ name: String, _ question: String, large: Int, _ body: @escaping (Session, Nginx) throws -> Void)
+    -> Benchmark
+  {
+    Benchmark("P12-requests-\(name)", question) { session in
       allowOpenFiles(4096)
-      let server = try Nginx(large: size)
-      try compareSmallRequests(session, server)
-      try compareDownloads(session, size)
-      try compareCaches(session, server)
-      try measureOwnersEnd(session, server)
+      let server = try Nginx(large: large)
+      try body(session, server)
       withExtendedLifetime(server) {}
     }
   }
@@ -36,29 +48,77 @@ extension Benchmark {
       let bare = URLSession(configuration: configuration)
       try session.compare(
         "\(count.jobs) of 1 kB, \(concurrency) at a time", unit: "ns/op", count: count, pairs: session.pick(11, quick: 3),
-        ours: Contender("RequestClient.send", operations: count) {
-          let countdown = Countdown(from: count)
-          let bytes = Sum()
-          var request = Request(.get, url.absoluteString)
-          request.coalesces = false
-          for _ in 0..<count {
-            client.send(request, lifetime: lifetime, decoding: .data) { result in
-              if case .success(let response) = result { bytes.add(response.value.count) }
-              countdown.countDown()
-            }
-          }
-          countdown.wait()
-          try WrongResult.check(bytes.value, is: count * 1000, "bytes")
-        },
-        peer: Contender("URLSession.dataTask", operations: count) {
-          let window = Window(count)
-          for _ in 0..<concurrency { window.next(url, bare) }
-          window.countdown.wait()
-          try WrongResult.check(window.bytes.value, is: count * 1000, "bytes")
-        },
+        ours: Contender("RequestClient.send", operations: count) { try send(count, to: url, by: client, lifetime) },
+        peer: Contender("URLSession.dataTask", operations: count) { try send(count, to: url, by: bare, concurrency) },
         target: .ratio(atMost: 1 / 0.95), note: "0.95 of the requests a second, or more")
       bare.invalidateAndCancel()
     }
+    try compareAwaitedRequests(session, server)
+  }
+
+  private static func compareAwaitedRequests(_ session: Session, _ server: Nginx) throws {
+    let count = session.pick(2000, quick: 200)
+    let client = RequestClient()
+    var asked = Request(.get, server.url("small").absoluteString)
+    asked.coalesces = false
+    let request = asked
+    let configuration = URLSessionConfiguration.ephemeral
+    configuration.urlCache = nil
+    let bare = URLSession(configuration: configuration)
+    let urlRequest = URLRequest(url: server.url("small"))
+    try session.compare(
+      "\(count.jobs) of 1 kB, awaited one after the other", unit: "ns/op", count: count, pairs: session.pick(11, quick: 3),
+      ours: Contender("RequestClient.response(to:)", operations: count) {
+        try awaited {
+          for _ in 0..<count { blackHole(try await client.response(to: request, lifetime: .process, decoding: .data)) }
+        }
+      },
+      peer: Contender("URLSession.data(for:)", operations: count) {
+        try awaited {
+          for _ in 0..<count { blackHole(try await bare.data(for: urlRequest)) }
+        }
+      }, target: .ratio(atMost: 1 / 0.95))
+    bare.invalidateAndCancel()
+  }
+
+  private static func send(_ count: Int, to url: URL, by client: RequestClient, _ lifetime: OwnerLifetime) throws {
+    let countdown = Countdown(from: count)
+    let bytes = Sum()
+    var request = Request(.get, url.absoluteString)
+    request.coalesces = false
+    for _ in 0..<count {
+      client.send(request, lifetime: lifetime, decoding: .data) { result in
+        if case .success(let response) = result { bytes.add(response.value.count) }
+        countdown.countDown()
+      }
+    }
+    countdown.wait()
+    try WrongResult.check(bytes.value, is: count * 1000, "bytes")
+  }
+
+  private static func send(_ count: Int, to url: URL, by session: URLSession, _ concurrency: Int) throws {
+    let window = Window(count)
+    for _ in 0..<concurrency { window.next(url, session) }
+    window.countdown.wait()
+    try WrongResult.check(window.bytes.value, is: count * 1000, "bytes")
+  }
+
+  /// Small answers one at a time, each from a server of its own: for a look at the process as a whole.
+  static var requestProbes: [Probe] {
+    [
+      Probe("requests-ours") { count in
+        let server = try Nginx(large: 0)
+        let client = RequestClient()
+        client.maxConcurrentRequestsPerHost = 1
+        try send(count, to: server.url("small"), by: client, OwnerLifetime())
+      },
+      Probe("requests-bare") { count in
+        let server = try Nginx(large: 0)
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.urlCache = nil
+        try send(count, to: server.url("small"), by: URLSession(configuration: configuration), 1)
+      },
+    ]
   }
 
   /// Tasks of a bare session, so many at a time: each that ends begins the next.
