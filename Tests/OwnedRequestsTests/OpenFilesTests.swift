@@ -152,7 +152,7 @@
       func taskDidReceive(_ data: Data) {}
       func taskDidSend(_ bytes: Int64, of total: Int64?) {}
       func taskIsStalled() -> Bool { false }
-      func taskDidComplete(_ error: URLError?, mayTakeLong: Bool) {}
+      func taskDidComplete(_ error: URLError?) {}
     }
   }
 #endif

@@ -398,7 +398,7 @@ extension RequestRun: TransferSubscriber {
     report?(progress)
   }
 
-  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int, mayTakeLong: Bool) {
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {
     var outcome = RunOutcome(result: result, head: try? result.get().head, attempts: attempt)
     var failure: RequestError?
     do throws(RequestError) { outcome = try judge(result.get(), attempt: attempt) } catch {
@@ -412,7 +412,7 @@ extension RequestRun: TransferSubscriber {
       return true
     }
     guard isNext else { return }
-    guard let failure else { return end(outcome, isInBackground: mayTakeLong) }
+    guard let failure else { return end(outcome) }
     download?.rest()
     // What had come earlier was of something else, and has been let go of: no failure of the server's.
     if download?.takeStartsOver() == true { return follow(.retry, outcome, after: failure, attempt) }

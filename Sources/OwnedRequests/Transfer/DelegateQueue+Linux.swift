@@ -27,7 +27,7 @@
     private let limit: Int?
     private let condition = NSCondition()
     /// Runs the pieces. Not this queue's own way, by an operation each, which costs more than to receive and to write the piece.
-    private let line = PieceLine()
+    private let line = DispatchQueue(label: "OwnedRequests.pieces", qos: .userInitiated)
     private var stallHandler: @Sendable () -> Void = {}
     private var pieces = 0
     private var finished = 0
@@ -148,26 +148,18 @@
       return condition.withLock { discardingThread.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
     }
 
-    /// One that is limited deals with one task, whose end is no end to its files.
-    func letOthersGoOn() -> Bool {
-      if limit == nil { line.leave() }
-      return limit == nil
-    }
-
     var discards: Bool { condition.withLock { isToStop } }
 
     func addLast(_ block: @escaping @Sendable () -> Void) {
-      // Nobody asks how many there are.
-      guard let limit else { return line.add(block) }
       condition.withLock { pieces += 1 }
-      line.add { [self] in
+      line.async { [self] in
         block()
         var former: SocketQueuePause?
         condition.withLock {
           pieces -= 1
           finished += 1
           isStalled = false
-          if pause != nil {
+          if let limit, pause != nil {
             if pieces <= limit / 2 { swap(&former, &pause) } else { watch() }
           }
           condition.signal()

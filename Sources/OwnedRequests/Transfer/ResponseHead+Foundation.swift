@@ -6,9 +6,8 @@ import Foundation
 
 extension ResponseHead {
   init(_ response: HTTPURLResponse) {
-    let all = response.allHeaderFields
-    var fields = HeaderFields(capacity: all.count)
-    for (name, value) in all {
+    var fields = HeaderFields()
+    for (name, value) in response.allHeaderFields {
       if let name = name as? String, let value = value as? String { fields[name] = value }
     }
     self.init(status: response.statusCode, headers: fields, url: response.url ?? URL(fileURLWithPath: "/"))

@@ -14,10 +14,5 @@ protocol SessionTaskReceiver: AnyObject, Sendable {
   ///   with, and `taskDidComplete` comes after it.
   func taskIsStalled() -> Bool
   /// The last call.
-  /// - Parameter mayTakeLong: whether nobody waits for what is done in it.
-  func taskDidComplete(_ error: URLError?, mayTakeLong: Bool)
-}
-
-extension SessionTaskReceiver {
-  func taskDidComplete(_ error: URLError?) { taskDidComplete(error, mayTakeLong: false) }
+  func taskDidComplete(_ error: URLError?)
 }

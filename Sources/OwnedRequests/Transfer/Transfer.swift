@@ -21,8 +21,7 @@ protocol TransferSubscriber: AnyObject, Sendable {
   /// The host's limit has let the transfer begin; or go on, after a redirect.
   func transferDidBegin(attempt: Int)
   func transferDidProgress(_ progress: TransferProgress, attempt: Int)
-  /// - Parameter mayTakeLong: whether nobody waits for what is done in the call, this subscriber's own code included.
-  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int, mayTakeLong: Bool)
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int)
 }
 
 /// Takes the body of an answer as it comes, on the session's delegate queue.
@@ -229,21 +228,17 @@ final class Transfer: Sendable {
   var isUnderWay: Bool { state.withLock { $0.phase == .underWay } }
 
   /// On the delegate queue.
-  private func end(_ result: Result<Exchange, RequestError>, mayTakeLong: Bool = false) {
+  private func end(_ result: Result<Exchange, RequestError>) {
     let remains = state.withLock { state in state.phase == .over ? nil : Self.close(&state) }
     guard let remains else { return }
     if case .failure = result { remains.task?.cancel() }
-    announce(result, to: remains, mayTakeLong: mayTakeLong)
+    announce(result, to: remains)
   }
 
-  private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains, mayTakeLong: Bool = false) {
+  private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains) {
     remains.ticket?.release()
     whenOver(self)
-    // Of several, none is to wait for another's code.
-    let mayTakeLong = mayTakeLong && remains.subscriptions.count == 1
-    for subscription in remains.subscriptions {
-      subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt, mayTakeLong: mayTakeLong)
-    }
+    for subscription in remains.subscriptions { subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt) }
   }
 
   private func announceProgress(_ change: (inout TransferProgress) -> Void) {
@@ -322,8 +317,8 @@ extension Transfer: SessionTaskReceiver {
     return isBody && sink?.isStalled() == true
   }
 
-  func taskDidComplete(_ error: URLError?, mayTakeLong: Bool) {
-    if let error { return end(.failure(.transport(error)), mayTakeLong: mayTakeLong) }
+  func taskDidComplete(_ error: URLError?) {
+    if let error { return end(.failure(.transport(error))) }
     var former: HostLimits.Ticket?
     var session: TransferSession?
     var exchange: Exchange?
@@ -356,6 +351,6 @@ extension Transfer: SessionTaskReceiver {
     if usesSink, let sink {
       do throws(RequestError) { try sink.end() } catch { return end(.failure(error)) }
     }
-    end(.success(exchange), mayTakeLong: mayTakeLong)
+    end(.success(exchange))
   }
 }

@@ -16,9 +16,6 @@ protocol SessionBacklog: AnyObject, Sendable {
   var discards: Bool { get }
   /// - Parameter handler: called when what the session has handed over is not being dealt with; must not wait.
   func whenStalled(_ handler: @escaping @Sendable () -> Void)
-  /// What this thread is dealing with will take its time.
-  /// - Returns: false if others wait for it.
-  func letOthersGoOn() -> Bool
   /// Runs the block when all that is not discarded has been dealt with.
   func addLast(_ block: @escaping @Sendable () -> Void)
 }
@@ -246,8 +243,7 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     let sessionTask = tasks.withLock { $0.removeValue(forKey: task.taskIdentifier) }
     guard let backlog, isDiscarding else {
       if error == nil { sessionTask?.takeHeadThatWasNotTold() }
-      let receiver = sessionTask?.takeReceiver()
-      receiver?.taskDidComplete(error, mayTakeLong: backlog?.letOthersGoOn() ?? false)
+      sessionTask?.takeReceiver()?.taskDidComplete(error)
       return
     }
     // Something may have been discarded, even if the session has come to the end of it.
