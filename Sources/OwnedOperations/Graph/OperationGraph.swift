@@ -196,5 +196,5 @@ extension Operation.QueuePriority {
 /// Thrown by a node's closure that has not called the node's body: only the owner's own bodies hold it.
 struct NodeHeldBack: Error { let hold: OwnerHold }
 
-/// The same: the owner has gone, though its lifetime has not ended.
+/// Thrown by a node's closure that has not called the node's body: the owner has gone, though its lifetime has not ended.
 struct NodeOwnerHasGone: Error {}

@@ -30,7 +30,7 @@ final class DrainOutcome: Sendable {
     return timer
   }
 
-  /// The same, for a driver.
+  /// What a driver does when the time is over, unless the drain is.
   func driven() -> DrivenCall {
     DrivenCall(.timeout, while: { [self] in state.withLock { $0.isDone == nil } }, { self.settle(false) })
   }

@@ -39,7 +39,7 @@ protocol OperationScheduler: AnyObject, Sendable {
 
   /// One of these waits is over. Returns when the task may go on. Outside locks.
   func endTaskWait(of operation: OwnedOperation) async
-  /// The same, for a thread.
+  /// One of these waits, of a thread that the task blocks, is over. Returns when the thread may go on. Outside locks.
   func endBlockingTaskWait(of operation: OwnedOperation)
   /// `isTaskCancelled` is true from now on: what the task waits for now is its end. Any thread, outside locks.
   func taskWasCancelled(of operation: OwnedOperation)

@@ -86,7 +86,7 @@ final class HandledOperation<Value: Sendable>: OwnedOperation, @unchecked Sendab
   override var mayHaveCondition: Bool { false }
 }
 
-/// The same with asynchronous work, in a task that is cancelled with the operation.
+/// Runs asynchronous work, in a task that is cancelled with the operation, and tells a handler what has come of it.
 final class HandledAsyncOperation<Value: Sendable>: OwnedAsyncOperation, @unchecked Sendable {  // by the protocol of `HandledOperation`
   private var work: (@Sendable () async throws -> Value)?
   private var hasBegun = false

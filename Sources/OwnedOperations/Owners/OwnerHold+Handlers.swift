@@ -12,7 +12,7 @@ extension OwnerHold {
     callHandler(if: mayBegin, handler) { end($0) }
   }
 
-  /// The same, for a handler that is a piece of work, which is to be over before the object goes.
+  /// Calls a handler that is a piece of work, which is to be over before the object goes, under the same conditions.
   /// - Parameter held: is set to what keeps the object, and counts it as held by a body. Nil if the handler isn't called.
   func callHandler(if mayBegin: () -> Bool, holding held: inout AnyObject?, _ handler: (AnyObject) -> Void) -> Bool {
     callHandler(if: mayBegin, handler) { held = BodyReference(self, $0) }

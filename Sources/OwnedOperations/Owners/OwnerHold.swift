@@ -87,7 +87,7 @@ final class OwnerHold: Sendable {
   /// Constant time.
   static func of(_ object: AnyObject) -> OwnerHold { OwnerHoldRegistry.hold(of: object) { OwnerHold(object) } }
 
-  /// The same, found more quickly if the object is the one that the lifetime is bound to.
+  /// The hold of the object, found without a table if the object is the one that the lifetime is bound to.
   static func of(_ object: AnyObject, _ lifetime: OwnerLifetime) -> OwnerHold {
     if lifetime.bind(object), let hold = lifetime.ownerHold { return hold }
     return of(object)

@@ -4,7 +4,7 @@
 /// owner queue of work without an owner has no lifetime.
 final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
   let lifetime: OwnerLifetime?
-  /// The same, for those who must not count references: the count is in a cache line that other threads want.
+  /// `lifetime`, for those who must not count references: the count is in a cache line that other threads want.
   let unretainedLifetime: Borrowed<OwnerLifetime>?
   /// Hears of the end; may outlive the queue.
   private let listener: (any OwnerEndListener)?
@@ -80,7 +80,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
 
   func makeFlow(at level: Int) -> Flow { unretainedFlow(at: level).object }
 
-  /// The same, for those who must not count references.
+  /// The flow, made if there is none, for those who must not count references.
   @inline(__always)  // for each job
   func unretainedFlow(at level: Int) -> Borrowed<Flow> { unretainedFlows(level) ?? addFlow(at: level) }
 

@@ -58,7 +58,7 @@ struct HeldOwner: ~Copyable {
     if hold != nil { letGoOfOwner() }
   }
 
-  /// The same, with a work item of somebody else's in hand, which the owner's deinit must not hold up.
+  /// Before work of somebody else's, which is in hand and must not be held up: the owner's deinit runs in the background.
   mutating func letGoInBackground() {
     if hold != nil { letGoOfOwner(inBackground: true) }
   }

@@ -16,7 +16,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   let hint = QueueHint()
   /// The queue, which keeps the core. This and what follows is written once, before anybody else has the core.
   private(set) unowned(unsafe) var host: (any QueueHost)?
-  /// The same, to be kept.
+  /// The queue, for who keeps it.
   var hostObject: Borrowed<AnyObject> { Borrowed(host.unsafelyUnwrapped) }
   /// For those who may outlive the queue.
   private(set) var reference: QueueReference?

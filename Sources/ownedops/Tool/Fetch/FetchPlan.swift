@@ -75,7 +75,7 @@ struct FetchPlan: Sendable {
     }
   }
 
-  /// The same for what is fetched once.
+  /// Equal for entries that are fetched once.
   private static func key(_ entry: FetchEntry, _ path: String?) -> String { entry.url + "\n" + (path ?? "") }
 
   // MARK: Paths

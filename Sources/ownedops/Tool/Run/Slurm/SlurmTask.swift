@@ -84,7 +84,7 @@ struct SlurmStatus: Sendable {
   /// In place of a name in `ended`: what it comes after has not succeeded.
   static let need = "need"
 
-  /// The same: the time of its owner is over.
+  /// In place of a name in `ended`: the time of its owner is over.
   static let time = "time"
 
   let course: Course

@@ -58,7 +58,7 @@ enum RawFile {
     return filled
   }
 
-  /// The same from a place in the file.
+  /// Fills the buffer from a place in the file, as far as there is something.
   static func fill(_ buffer: UnsafeMutableRawBufferPointer, from descriptor: Int32, at offset: Int) -> Int {
     var filled = 0
     while filled < buffer.count {

@@ -4,7 +4,7 @@ import Foundation
 enum ProcessGroup {
   static func signal(_ group: pid_t, _ number: Int32) { signalProcess(-group, number) }
 
-  /// The same for one process.
+  /// Sends a signal to one process, which goes on if it was stopped.
   static func signalProcess(_ process: pid_t, _ number: Int32) {
     kill(process, number)
     // A stopped process would not hear of it.
