@@ -92,7 +92,7 @@ extension OwnedOperation {
     // Whether the reaper has come by yet or not.
     if !isOwnerAlive, load().phase != .executing { return .refused(Refusal(operation: self, reason: .ownerEnded)) }
     lock.lock()
-    let isFree = !load().contains(.attached) && self.scheduler == nil
+    let isFree = !load().contains(.attached) && self.scheduler == nil || Mutation.isAddedTwice.isOn
     if isFree { self.scheduler = scheduler }
     lock.unlock()
     let change =

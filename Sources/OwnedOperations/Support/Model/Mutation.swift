@@ -78,7 +78,7 @@ enum Mutation: String, CaseIterable {
   /// A hook that another of its name replaces stays.
   case formerHookStays
 
-  // Queues: QueueModelTests QueueSettingModelTests
+  // Queues: QueueModelTests QueueReadinessModelTests QueueSettingModelTests
   /// A job that has been claimed runs without a look at the lifetime.
   case jobSkipsTheLifetime
   /// A thread that has seen that no worker is due parks without another look under the lock.
@@ -109,6 +109,8 @@ enum Mutation: String, CaseIterable {
   /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
   case handoverDoesNotYield
 
+  /// An operation is added though another queue has it.
+  case isAddedTwice
   /// A worker that was made for other settings goes on taking work.
   case formerWorkersGoOn
   /// What a worker has in hand stays with it, whatever is cancelled, suspended or limited.

@@ -1,0 +1,161 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// A queue whose operations are not ready: dependencies, conditions and priorities that change while a worker asks.
+@Suite(.serialized) struct QueueReadinessModelTests {
+  private static func explorer(_ name: String, earlyTimeouts: Int = 0, timePasses: Bool = false) -> ModelExplorer {
+    var explorer = ModelExplorer("queue: \(name)")
+    explorer.earlyTimeouts = earlyTimeouts
+    explorer.timePasses = timePasses
+    return explorer
+  }
+
+  @Test func aDependencyFinishesWhileItsDependentIsAdded() {
+    Self.explorer("add | add what it depends on").exploreQueue(preemptions: 1) { run, scene in
+      let first = scene.operation()
+      let second = OwnedBlockOperation(lifetime: scene.lifetime) { if scene.bodies.runs == 1 { scene.bodies.run() } }
+      second.addDependency(first)
+      run.concurrently(
+        ("first", { scene.queue.addOperation(first) }),
+        (
+          "second",
+          {
+            scene.queue.addOperation(second)
+            second.waitUntilFinished()
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  @Test func aDependencyIsAddedWhileTheWorkerStarts() {
+    Self.explorer("added | depend | finish").exploreQueue(preemptions: 1) { run, scene in
+      let (first, last) = (scene.operation(), scene.operation())
+      scene.queue.addOperation(last)
+      run.concurrently(("depend", { last.addDependency(first) }), ("finish", { first.start() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
+  @Test func thePriorityIsChangedWhileTheWorkerStarts() {
+    Self.explorer("add, wait | queuePriority").exploreQueue { run, scene in
+      let operation = scene.operation()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            operation.waitUntilFinished()
+          }
+        ), ("priority", { operation.queuePriority = .high }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
+  /// Has a condition of its own.
+  final class Conditional: OwnedOperation, @unchecked Sendable {  // the baton holder's
+    var isOpen: Bool {
+      get {
+        ModelRun.note(book)
+        return hasOpened
+      }
+      set {
+        ModelRun.note(book)
+        hasOpened = newValue
+      }
+    }
+    var runs = 0
+    private var hasOpened = false
+    private let book = ModelObject("condition")
+    var whenAsked: (@Sendable () -> Void)?
+    override var isReady: Bool {
+      whenAsked.take()?()
+      return super.isReady && isOpen
+    }
+    override func perform() { runs += 1 }
+
+    func open(tells: Bool = true) {
+      isOpen = true
+      if tells { didChangeValue(forKey: "isReady") }
+    }
+  }
+
+  @Test(arguments: [true, false]) func aConditionComesTrueWhileTheWorkerAsks(tells: Bool) {
+    let name = "add, wait | \(tells ? "announce" : "don't announce") readiness"
+    Self.explorer(name, earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      let operation = Conditional(lifetime: scene.lifetime)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            operation.waitUntilFinished()
+          }
+        ), ("condition", { operation.open(tells: tells) }))
+      run.expect(operation.runs == 1, "it ran \(operation.runs) times")
+    } atEnd: { run, scene in
+      run.expect(scene.queue.operationCount == 0, "\(scene.queue.operationCount) operations are left")
+    }
+  }
+
+  @Test func aDependencyIsAddedWhileTheWorkerAsks() {
+    Self.explorer("depends when asked, not ready | finish", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      let first = scene.operation()
+      let last = Conditional(lifetime: scene.lifetime)
+      last.whenAsked = { last.addDependency(first) }
+      scene.queue.addOperation(last)
+      run.concurrently(("finish", { first.start() }))
+      last.open()
+      last.waitUntilFinished()
+      run.expect(last.runs == 1, "it ran \(last.runs) times")
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
+  /// Of a plain operation nobody hears but by asking it.
+  @Test func aPlainOperationIsCancelledWhileItWaits() {
+    Self.explorer("add, wait | cancel of a plain operation", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) {
+      run, scene in
+      let first = BlockOperation {}
+      let last = BlockOperation { scene.bodies.run() }
+      last.addDependency(first)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(last)
+            scene.wait()
+          }
+        ), ("cancel", { last.cancel() }))
+      run.expect(last.isFinished, "it has not finished")
+      first.start()
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.runs == 0, "it ran, though it was cancelled")
+    }
+  }
+
+  @Test func aPlainDependencyFinishesWhileItsDependentIsAdded() {
+    Self.explorer("add, wait | finish of a plain operation", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+      let first = BlockOperation {}
+      let last = BlockOperation { scene.bodies.run() }
+      last.addDependency(first)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(last)
+            scene.wait()
+          }
+        ), ("finish", { first.start() }))
+      run.expect(last.isFinished, "it has not finished")
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+}
