@@ -76,7 +76,7 @@ import Testing
   }
 
   @Test func twoPostBesideAJob() {
-    Self.explorer("add, async | add, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
+    Self.explorer("add, async | add, limit 2").exploreQueue(limit: 2, preemptions: 0, reduces: true) { run, scene in
       let line = Line(scene)
       run.concurrently(
         (

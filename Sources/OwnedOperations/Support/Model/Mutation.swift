@@ -9,8 +9,6 @@ enum Mutation: String, CaseIterable {
   // The operation's state word: OperationModelTests DependencyModelTests
   /// A start that has been claimed runs the work without a look at the lifetime.
   case startSkipsTheLifetime
-  /// The task of an operation begins its body without another look.
-  case taskSkipsTheLifetime
   /// Who is cancelled already handles the cancellation again.
   case cancelsTwice
   /// Who finishes doesn't claim the finish.
@@ -78,7 +76,7 @@ enum Mutation: String, CaseIterable {
   /// A hook that another of its name replaces stays.
   case formerHookStays
 
-  // Queues: QueueModelTests QueueReadinessModelTests QueueSettingModelTests
+  // Queues: QueueModelTests
   /// A job that has been claimed runs without a look at the lifetime.
   case jobSkipsTheLifetime
   /// A thread that has seen that no worker is due parks without another look under the lock.
@@ -97,6 +95,12 @@ enum Mutation: String, CaseIterable {
   case monitorLooksAtItemsOnly
   /// A barrier begins while what was before it executes.
   case barrierOvertakes
+  /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
+  case handoverDoesNotYield
+  /// An operation is added though another queue has it.
+  case isAddedTwice
+
+  // Operations in a queue that are not ready: QueueReadinessModelTests
   /// An operation becomes ready again while its item is used up, and gets no other.
   case itemIsUsedUpWithTheNews
   /// A work item of a former priority leads to no start, though there is none of the new one.
@@ -106,11 +110,7 @@ enum Mutation: String, CaseIterable {
   /// The timer of watched operations is set once.
   case readinessIsAskedOnce
 
-  /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
-  case handoverDoesNotYield
-
-  /// An operation is added though another queue has it.
-  case isAddedTwice
+  // Settings of a queue: QueueSettingModelTests
   /// A worker that was made for other settings goes on taking work.
   case formerWorkersGoOn
   /// What a worker has in hand stays with it, whatever is cancelled, suspended or limited.
@@ -153,6 +153,8 @@ enum Mutation: String, CaseIterable {
   case cancelledTaskNeedsAPermit
 
   // Turns: QueueTurnModelTests
+  /// The task of an operation begins its body without another look.
+  case taskSkipsTheLifetime
   /// A turn that comes at once is not counted among those who have permits.
   case turnTakesNoPermit
 
