@@ -83,13 +83,17 @@ def draw_peers(results, save):
 
 
 def draw_scaling(results, save):
-    panels = [("scaling-count", "jobs"), ("scaling-owners", "owners"), ("scaling-threads", "threads that add"),
-              ("scaling-edges", "edges for each node")]
+    panels = [("scaling-count", "jobs"), ("scaling-owners", "owners"), ("scaling-queues", "serial queues"),
+              ("scaling-threads", "threads that add"), ("scaling-nesting", "depth of nesting"), ("scaling-edges", "edges for each node")]
     panels = [p for p in panels if any(m["benchmark"] == p[0] for m in results)]
     if not panels:
         return
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.1 * len(panels), 3), squeeze=False, layout="constrained")
-    for axis, (benchmark, label) in zip(axes[0], panels):
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(4.1 * columns, 3 * rows), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(panels):]:
+        axis.set_visible(False)
+    for axis, (benchmark, label) in zip(axes.flat, panels):
         lines = {}
         for m in results:
             if m["benchmark"] != benchmark:
@@ -112,8 +116,26 @@ def draw_scaling(results, save):
         axis.set_xlabel(label)
         axis.grid()
         axis.legend(loc="upper left")
-    axes[0][0].set_ylabel("ns for each")
+    for row in axes:
+        row[0].set_ylabel("ns for each")
     save(figure, "scaling")
+
+
+def draw_urgent(results, save):
+    rows = [m for m in results if m["benchmark"] == "P21-urgent"]
+    if not rows:
+        return
+    figure, axis = plt.subplots(figsize=(8, 0.7 + 0.55 * len(rows)))
+    for row, m in enumerate(rows):
+        for side, offset, colour in ((m["ours"], 0.18, OURS), (m["peer"], -0.18, GREY)):
+            axis.barh(-row + offset, median(side), height=0.34, color=colour)
+            axis.text(median(side), -row + offset, f" {side['name']}: {median(side):,.0f}", va="center", fontsize=8)
+    axis.set_yticks([-row for row in range(len(rows))], [m["workload"] for m in rows])
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter("{x:,g}")
+    axis.set_xlim(1, 60 * max(max(median(m["ours"]), median(m["peer"])) for m in rows))
+    axis.set_xlabel("us from adding a job to its start")
+    save(figure, "urgent")
 
 
 def draw_feed(results, save):
@@ -183,7 +205,7 @@ def main():
         plt.close(figure)
         print(path)
 
-    for draw in (draw_targets, draw_peers, draw_scaling, draw_feed, draw_memory, draw_latency):
+    for draw in (draw_targets, draw_peers, draw_scaling, draw_urgent, draw_feed, draw_memory, draw_latency):
         draw(results, save)
 
 

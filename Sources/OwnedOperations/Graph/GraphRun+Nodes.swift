@@ -382,6 +382,6 @@ private struct ChainTime {
     worker.chainStep = UInt32(step)
     nextLook += worker.chainStep
     guard now - firstLook > Self.allowance else { return false }
-    return worker.isGuest || worker.batch.hasItems || queue.hint.hasReadyWork(at: level)
+    return worker.isGuest || worker.batch.hasItems || !worker.batch.nested.isEmpty || queue.hint.hasReadyWork(at: level)
   }
 }

@@ -106,7 +106,7 @@ extension Scheduler {
       let hasNodes = structure.nodeCountsByLifetime[index] > 0
       let ownerQueue = (hasNodes ? ownerQueue(for: Borrowed(lifetime))?.object : nil) ?? lastPhase.with { $0.queueWithoutOwner }
       run.ownerQueues[index] = Retained(ownerQueue)
-      ownerQueue.phase.addBlocked(ownerQueue, count: structure.nodeCountsByLifetime[index])
+      ownerQueue.phase.countIn(ownerQueue, count: structure.nodeCountsByLifetime[index])
     }
     statistics.enqueued += structure.nodeCount
     unfinished += structure.nodeCount

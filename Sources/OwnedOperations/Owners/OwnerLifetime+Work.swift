@@ -78,6 +78,12 @@ extension OwnerLifetime {
   /// Who holds the object bound, on behalf of its work; nil before `bind` has returned true.
   var ownerHold: OwnerHold? { word.load(ordering: .acquiring) & Flag.bound == 0 ? nil : boundHold }
 
+  /// Work of the owner was added.
+  func noteNestedAddition() {
+    guard word.load(ordering: .acquiring) & Flag.bound != 0 else { return }
+    boundHold.unsafelyUnwrapped.lookAgainIfHeldBack()  // there, because it is bound
+  }
+
   // MARK: For tests that say memory stays flat
 
   var hookCapacity: Int { lock.withLock { guarded.hooks }?.capacity ?? 0 }

@@ -79,7 +79,9 @@ extension OwnerScopedQueue: OperationScheduler {
   /// Linear in the owners that have work here.
   func mayHaveWorkToBegin(ofOwnerIn hold: OwnerHold) -> Bool {
     let worker = Worker.current.flatMap { $0.works(for: core) ? $0 : nil }
-    return core.read { scheduler in
+    return core.mutate { scheduler, _ in
+      // What is over is not to begin. Of a job that is over and goes on with nested work, only the latter executes.
+      scheduler.settleAll()
       // Of what operations wait for is known, but not of what jobs do.
       var hasWork = scheduler.waiting > (worker?.isWaiting ?? false ? 1 : 0)
       for phase in scheduler.phases where phase.unfinished > 0 {

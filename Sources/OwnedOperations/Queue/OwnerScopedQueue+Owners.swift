@@ -52,7 +52,7 @@ extension OwnerScopedQueue {
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable () -> Void
   ) {
     guard lifetime.isAlive else { return refusedJobs.add() }
-    submit(.block(consume body), lifetime: Borrowed(lifetime), priority: priority)
+    submitPerhapsNested(.block(consume body), lifetime: Borrowed(lifetime), priority: priority)
   }
 
   private func submit<Owner: AnyObject & Sendable>(
@@ -63,7 +63,7 @@ extension OwnerScopedQueue {
     let isBound = lifetime.with { $0.bind(owner) }
     let erased = ErasedOwnerBody.erase(consume body)
     if isBound {
-      submit(.ownerBlock(erased), lifetime: lifetime, priority: priority)
+      submitPerhapsNested(.ownerBlock(erased), lifetime: lifetime, priority: priority)
     } else {
       submit(.sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased)), lifetime: lifetime, priority: priority)
     }

@@ -101,9 +101,24 @@ public final class OwnerScopedQueue: Sendable {
   /// Adds a job. If its owner has ended, it is counted as cancelled, and released when this returns.
   @inline(__always)  // for each job
   func submit(_ work: consuming WorkItem, lifetime: Borrowed<OwnerLifetime>?, priority: Operation.QueuePriority) {
+    submit(work, lifetime: lifetime, level: PriorityLevel.of(priority))
+  }
+
+  /// Adds a job of an owner, an `ownerBlock` or a `block`: if a job of the same owner adds it, perhaps without the queue's lock.
+  func submitPerhapsNested(_ work: consuming WorkItem, lifetime: Borrowed<OwnerLifetime>, priority: Operation.QueuePriority) {
     let level = PriorityLevel.of(priority)
+    guard let place = Worker.placeForNested(in: core, lifetime, level: level) else {
+      return submit(consume work, lifetime: lifetime, level: level)
+    }
+    place.item.initialize(to: consume work)
+    guard place.add() else { return submit(place.item.move(), lifetime: lifetime, level: level) }
+    // Work that is held back is looked at again whenever some is added.
+    lifetime.with { $0.noteNestedAddition() }
+  }
+
+  private func submit(_ work: consuming WorkItem, lifetime: Borrowed<OwnerLifetime>?, level: Int) {
     Worker.noteAddition(to: core)
-    switch core.mutate(with: work, { scheduler, followUp, work in scheduler.add(work, lifetime, level: level, &followUp) }) {
+    switch core.mutate(with: consume work, { scheduler, followUp, work in scheduler.add(work, lifetime, level: level, &followUp) }) {
     case .taken: break
     case .takenForHeldBackOwner: lifetime?.with { $0.ownerHold }?.lookAgainIfHeldBack()
     case .refused: refusedJobs.add()

@@ -148,8 +148,8 @@ final class BarrierPhase {
     }
   }
 
-  /// Counts work in that can't start yet: an operation with unfinished dependencies.
-  func addBlocked(_ ownerQueue: OwnerQueue, count: Int = 1) {
+  /// Counts work in that is in no ready list: an operation with unfinished dependencies, nodes of a graph, what a worker has kept.
+  func countIn(_ ownerQueue: OwnerQueue, count: Int = 1) {
     unfinished += count
     ownerQueue.changeUnfinished(by: count)
   }

@@ -12,7 +12,9 @@ extension Scheduler {
     letMoreIn(hasMoved: hasMoved)
     let needsMonitor =
       blockedWorkers > 0 || hasWork || !runs.isEmpty
-      || workers.active.contains { $0.batch.hasRest || $0.batch.currentFlow?.held.count ?? 0 > 0 }
+      || workers.active.contains {
+        $0.batch.hasRest || $0.batch.nested.isOpen || $0.batch.currentFlow?.held.count ?? 0 > 0
+      }
     if needsMonitor, !workers.active.isEmpty { monitor() }
   }
 

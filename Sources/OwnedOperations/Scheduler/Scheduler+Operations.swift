@@ -114,7 +114,7 @@ extension Scheduler {
     case .blocked: break
     }
     let ownerQueue = ownerQueue(for: operation)
-    lastPhase.with { phase in ownerQueue.with { phase.addBlocked($0) } }
+    lastPhase.with { phase in ownerQueue.with { phase.countIn($0) } }
     let place = operations.insert(operation, ownerQueue: ownerQueue)
     return isReady ? .ready(place) : .blocked
   }

@@ -2,6 +2,7 @@
 extension Scheduler {
   /// For the worker between batches: counts all that it has begun.
   mutating func settleBatch(of worker: ScheduledWorker) {
+    closeNestedWork(of: worker)
     worker.batch.giveBackChunk(pool: &pool)
     settle(worker, includingCurrent: true)
     worker.batch.empty()
@@ -13,6 +14,8 @@ extension Scheduler {
     var finished = 0
     var notRun = 0
     worker.batch.settle(includingCurrent: includingCurrent) { flow, tally in
+      // What is over must not be taken off before it was counted in. It was added before it was over, and so before this look.
+      if !Mutation.nestedWorkIsCountedLate.isOn { takeInNestedWork(of: worker, opensAgain: true) }
       let over = tally.counted + tally.nodes
       statistics.count(tally)
       finished += over
@@ -57,6 +60,7 @@ extension Scheduler {
   /// the oldest is in front again.
   mutating func reclaimBatches() {
     if Mutation.workInHandStays.isOn { return }
+    for worker in workers.active { closeNestedWork(of: worker) }
     let holders = workers.active.filter { $0.batch.hasRest }
     guard holders.count > 1 else {
       if let holder = holders.first { reclaimBatch(from: holder) }
@@ -73,6 +77,7 @@ extension Scheduler {
 
   /// Takes what the worker has not begun away from it and puts it back to the front of the ready lists.
   mutating func reclaimBatch(from worker: ScheduledWorker) {
+    closeNestedWork(of: worker)
     let level = worker.batch.level
     worker.batch.takeRest { items, count, flow, age in
       let ownerQueue = flow.ownerQueue

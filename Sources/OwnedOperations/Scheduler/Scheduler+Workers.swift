@@ -4,7 +4,7 @@ import Foundation
 extension Scheduler {
   static let unknownTime = UInt64(UInt32.max)
   /// Sending for a worker costs whoever adds work, and the worker, several microseconds.
-  private static let leastWorkForWorker: UInt64 = 20_000
+  static let leastWorkForWorker: UInt64 = 20_000
   /// About what it takes a worker to arrive.
   private static let leastTimeForWorker: UInt64 = 5_000
 
@@ -117,6 +117,7 @@ extension Scheduler {
     worker.takesOne = takesOne
     worker.batch.fill(work, of: flow, age: age)
     worker.batch.publish(level: level)
+    openNestedWork(of: worker)
     worker.serial = nextSerial()
     handoff = Borrowed(worker)
     return worker

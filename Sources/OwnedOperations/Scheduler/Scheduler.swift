@@ -10,6 +10,8 @@ import Synchronization
 /// it. Cancelling and an owner's end take items out of the ready lists (under the lock) or out of the batch (the same compare and
 /// exchange), so each item is either begun by one worker or taken away by one canceller. The load of the lifetime after that is the
 /// single decision of the guarantee "no start after the end"; for operations, `start()` makes the same decision in their own state word.
+/// What jobs add to their own queue may stay with their worker, outside of the scheduler; then the list that it is in decides in place of
+/// the batch (`NestedWork`).
 ///
 /// Who makes workers: whoever adds work asks, under the same hold of the lock, whether a worker is due (`workerToDispatch`), and dispatches
 /// it after unlocking. One is due if there is ready work, a permit for it, and no worker on its way that has not looked yet (or, where
@@ -222,6 +224,7 @@ struct Scheduler: ~Copyable {
       if firstPhase.with({ $0.hasHeldForLine }) { monitorLines() }
       if let level {
         worker.batch.publish(level: level)
+        openNestedWork(of: worker)
         worker.serial = nextSerial()
         if worker.batch.count > 1 || !runs.isEmpty { monitor() }
         return true
@@ -247,6 +250,8 @@ struct Scheduler: ~Copyable {
   }
 
   mutating func appendPhase() {
+    // Work belongs to the phase in which it is added.
+    for worker in workers.active { closeNestedWork(of: worker) }
     let phase = BarrierPhase(fairness: fairness, departures: departures)
     phases.append(phase)
     lastPhase = Borrowed(phase)

@@ -10,8 +10,10 @@ import Synchronization
 ///   workers or because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each
 ///   item.
 /// - An entry's `progress` is written by the worker as the item goes on, in one store each (releasing), so that who counts sees either
-///   the one or the other: whether the work has begun that the item stands for, and how many nodes of a graph are over that it led to. A
-///   work item that is found to be skipped never has begun. (Operations are counted elsewhere.)
+///   the one or the other: whether the work has begun that the item stands for, and how many nodes of a graph, or nested jobs, are over
+///   that it led to. A work item that is found to be skipped never has begun. (Operations are counted elsewhere.)
+/// - An item that is over may go on with nested work. The worker says that it isn't over any more before it takes a nested job in hand. So
+///   whoever has closed the list (`NestedWork`) and then finds it over knows that nothing of the worker's is under way.
 /// - The items lie in the batch's own memory; or, if all are of one flow and side by side there, they stay in the flow's chunk, which
 ///   the batch borrows until the worker settles (`source`, `borrowed`). Copying them under the lock would have the lock wait for each cache
 ///   line that whoever added them has written.
@@ -41,8 +43,8 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
     let lifetime: UnsafeMutableRawPointer?
     /// Of its ticket, by which it goes back.
     let age: UInt64
-    /// Bit 0: a job, or a node, has begun. Bit 1: the item is over, `result` says how. The rest: how many graph nodes it has led to that
-    /// are over and succeeded.
+    /// Bit 0: a job, or a node, has begun. Bit 1: the item is over, `result` says how. Bit 2: it is a job, whose `result` counts, and it
+    /// goes on with nested work. The rest: how many graph nodes, or nested jobs, it has led to that are over and succeeded.
     let progress = Atomic<Int>(0)
     var result = Result.skipped
   }
@@ -51,6 +53,7 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   private let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
   /// What a node of a graph has led to and the worker has not begun.
   let nodeStack = NodeStack()
+  let nested = NestedWork()
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock, which makes their accesses exclusive.
@@ -61,6 +64,8 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   @exclusivity(unchecked) private var settled = 0
   /// Of the first item that is not settled.
   @exclusivity(unchecked) private var settledNodes = 0
+  /// Of that item, if it goes on with nested work.
+  @exclusivity(unchecked) private var isResultSettled = false
   @exclusivity(unchecked) private(set) var level = 0
   /// Whether, when `settle` was called last, the work of the item that was not over had begun and was not counted: a job or a node of a
   /// graph, not an operation.
@@ -124,6 +129,7 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
     self.level = level
     settled = 0
     settledNodes = 0
+    isResultSettled = false
     cursor.store(Self.join(next: 0, end: count), ordering: .releasing)
   }
 
@@ -141,7 +147,6 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
     var counted: Int { succeeded + failed + cancelled + skipped }
 
     fileprivate mutating func add(_ result: Result) {
-      items += 1
       switch result {
       case .succeeded: succeeded += 1
       case .failed: failed += 1
@@ -163,9 +168,11 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
       var tally = Tally()
       repeat {
         tally.nodes += entries[settled].progress.load(ordering: .acquiring) >> Self.nodesShift - settledNodes
-        tally.add(entries[settled].result)
+        tally.items += 1
+        if !isResultSettled { tally.add(entries[settled].result) }
         settled += 1
         settledNodes = 0
+        isResultSettled = false
       } while settled < over && entries[settled].flow.address == flow.address
       flow.with { body($0, tally) }
     }
@@ -174,7 +181,12 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
       let progress = entries[settled].progress.load(ordering: .acquiring)
       let nodes = progress >> Self.nodesShift
       isRunning = progress & Self.running != 0
-      if nodes > settledNodes { entries[settled].flow.with { body($0, Tally(nodes: nodes - settledNodes)) } }
+      var tally = Tally(nodes: nodes - settledNodes)
+      if progress & Self.leads != 0, !isResultSettled {
+        isResultSettled = true
+        tally.add(entries[settled].result)
+      }
+      if tally.nodes > 0 || tally.counted > 0 { entries[settled].flow.with { body($0, tally) } }
       settledNodes = nodes
     }
   }
@@ -285,7 +297,8 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
 
   private static let running = 1
   private static let over = 2
-  private static let nodesShift = 2
+  private static let leads = 4
+  private static let nodesShift = 3
 
   /// The job of the item that runs begins now, or another node of a graph.
   /// - Parameter nodesOver: how many nodes the item has led to that are over and succeeded.
@@ -294,9 +307,29 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   /// No node runs.
   func setNodesOver(_ count: UInt32) { setProgress(Int(count) << Self.nodesShift) }
 
-  private func setProgress(_ new: Int) {
-    entries[Self.split(cursor.load(ordering: .relaxed)).next - 1].progress.store(new, ordering: .releasing)
+  private func setProgress(_ new: Int) { entries[lastBegun].progress.store(new, ordering: .releasing) }
+
+  private var lastBegun: Int { Self.split(cursor.load(ordering: .relaxed)).next - 1 }
+
+  // MARK: Nested work, on the worker's thread
+
+  /// Whether the last item begun may go on with nested work of the flow.
+  func mayGoOn(with flow: Borrowed<Flow>) -> Bool {
+    entries[lastBegun].flow.address == flow.address && entries[lastBegun].result == .succeeded
   }
+
+  /// The last item begun is not over: a nested job is about to be taken in hand.
+  /// - Parameter over: how many nested jobs are over.
+  func goOn(nestedOver over: Int) { setProgress(over << Self.nodesShift | Self.leads) }
+
+  /// A nested job begins.
+  func setNestedBegun(over: Int) { setProgress(over << Self.nodesShift | Self.leads | Self.running) }
+
+  /// A nested job is over, and another has not been taken in hand. What it captured may still have to go.
+  func setNestedOver(_ over: Int) { setProgress(over << Self.nodesShift | Self.leads | Self.over) }
+
+  /// Of the item that was put in last.
+  var lastFlow: Borrowed<Flow>? { count > 0 ? entries[count - 1].flow : nil }
 
   /// Whether the worker has begun a work item since the batch was filled. A hint, but under the lock: what has been taken back never will
   /// be.

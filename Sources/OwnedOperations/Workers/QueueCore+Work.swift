@@ -95,6 +95,19 @@ extension QueueCore {
     mutate(with: work) { scheduler, _, work in scheduler.putBack(work, from: worker) }
   }
 
+  /// As `putBack`, for a nested job.
+  func putBackNested(_ work: consuming WorkItem, from worker: Worker) -> Scheduler.PutBack {
+    mutate(with: work) { scheduler, _, work in scheduler.putBackNested(work, from: worker) }
+  }
+
+  /// A nested job has come to its turn after its owner's end.
+  func countSkippedNested(of ownerQueue: OwnerQueue) {
+    mutate { scheduler, _ in scheduler.countCancelled(1, of: ownerQueue, forEndedOwner: true) }
+  }
+
+  /// Others may have to run what the worker keeps, if it blocks.
+  func monitorNestedWork() { mutate { scheduler, _ in scheduler.monitor() } }
+
   /// Somebody other than bodies holds the owner, or it has gone.
   func goOn(with ownerQueue: OwnerQueue) {
     mutate { scheduler, _ in

@@ -7,6 +7,8 @@ import Synchronization
 /// the decision is done when the lock is free: a worker is dispatched, those whose wait is over are woken, what was taken out is released.
 /// So no hold of the lock crosses the end of a function, nothing under it calls out, and nobody has to remember to follow up.
 ///
+/// Work that lies outside of the scheduler, uncounted, is taken in first: what workers have kept (`NestedWork`).
+///
 /// The closure must not touch the core again, run code of the user's, or release anything of the user's. What it wants released it puts
 /// into `scheduler.deferredReleases`, or returns.
 final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock`, `host` and `reference` are written before it is shared
@@ -46,7 +48,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   @inline(__always)  // or the closure would be made, and what it captures boxed, at each call
   func mutate<Result: ~Copyable>(_ body: (inout Scheduler, inout FollowUp) -> Result) -> Result {
     var followUp = FollowUp()
-    lock.lock()
+    enter()
     let result = body(&scheduler, &followUp)
     unlock(followUp)
     return result
@@ -58,7 +60,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     with argument: consuming Argument, _ body: (inout Scheduler, inout FollowUp, consuming Argument) -> Result
   ) -> Result {
     var followUp = FollowUp()
-    lock.lock()
+    enter()
     let result = body(&scheduler, &followUp, argument)
     unlock(followUp)
     return result
@@ -67,7 +69,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   /// Looks.
   @inline(__always)  // as above
   func read<Result: ~Copyable>(_ body: (borrowing Scheduler) -> Result) -> Result {
-    lock.lock()
+    enter()
     defer { lock.unlock() }
     return body(scheduler)
   }
@@ -75,9 +77,17 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   /// Changes what nobody else waits for; or under a lock of somebody else's, who sees to it that `followUp` comes when that is free.
   @inline(__always)  // as above
   func note<Result: ~Copyable>(_ body: (inout Scheduler) -> Result) -> Result {
-    lock.lock()
+    enter()
     defer { lock.unlock() }
     return body(&scheduler)
+  }
+
+  /// Takes the lock, and takes in what lies outside of the scheduler.
+  private func enter() {
+    lock.lock()
+    guard hint.hasNestedWork else { return }
+    hint.forgetNestedWork()
+    scheduler.takeInNestedWork()
   }
 
   /// Whether somebody waits for the lock, which this thread has. For tests.

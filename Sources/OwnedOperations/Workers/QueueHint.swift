@@ -3,8 +3,11 @@ import Synchronization
 /// What a worker looks at after each item, without the queue's lock: which levels have ready work, and whether the queue wants its
 /// attention.
 ///
-/// Written under the lock, and only when it changes. It stands alone in its cache lines, so that workers keep their copy of it while others
-/// add work. A hint (relaxed): what it leads to is decided under the lock.
+/// Written under the lock, and only when it changes. It stands apart from what else is written, so that workers keep their copy of it while
+/// others add work. A hint (relaxed): what it leads to is decided under the lock.
+///
+/// Apart from it, whether workers have kept nested work that nobody has taken in. That is written by workers, and no hint: see
+/// `NestedWork`.
 ///
 /// The queue owns the memory. A worker has a copy of the pointer, and runs only while the queue is there.
 struct QueueHint: Sendable {
@@ -22,17 +25,22 @@ struct QueueHint: Sendable {
     static func ready(_ levels: UInt32) -> Flags { Flags(rawValue: levels) }
     static func above(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level) - 1) }
     static func level(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level)) }
+    /// What comes before nested work of this level.
+    static func olderThanNested(at level: Int) -> Flags { [.interrupt, .above(level), .level(level)] }
   }
 
   private let word: BorrowedStorage<Atomic<UInt32>>
+  private let nestedFlag: BorrowedStorage<Atomic<Bool>>
 
-  /// Two lines of 64 bytes: processors fetch them in pairs.
+  /// Of each of the two: two lines of 64 bytes, for processors fetch them in pairs.
   private static let size = 128
 
   init() {
-    let memory = UnsafeMutableRawPointer.allocate(byteCount: Self.size, alignment: Self.size)
+    let memory = UnsafeMutableRawPointer.allocate(byteCount: 2 * Self.size, alignment: Self.size)
     word = BorrowedStorage(memory.bindMemory(to: Atomic<UInt32>.self, capacity: 1))
     word.start.initialize(to: Atomic(0))
+    nestedFlag = BorrowedStorage((memory + Self.size).bindMemory(to: Atomic<Bool>.self, capacity: 1))
+    nestedFlag.start.initialize(to: Atomic(false))
   }
 
   func deallocate() { UnsafeMutableRawPointer(word.start).deallocate() }
@@ -44,6 +52,15 @@ struct QueueHint: Sendable {
       if word[0].load(ordering: .relaxed) != newValue.rawValue { word[0].store(newValue.rawValue, ordering: .relaxed) }
     }
   }
+
+  /// Whether nested work has been kept that is still to be taken in.
+  var hasNestedWork: Bool { nestedFlag[0].load(ordering: .sequentiallyConsistent) }
+
+  /// By a worker that has kept nested work.
+  func noteNestedWork() { if !hasNestedWork { nestedFlag[0].store(true, ordering: .sequentiallyConsistent) } }
+
+  /// Under the lock, before it is taken in.
+  func forgetNestedWork() { nestedFlag[0].store(false, ordering: .sequentiallyConsistent) }
 
   /// Whether a worker with a batch of this level had better look at the queue before it begins its next item.
   func wantsAttention(at level: Int) -> Bool { !flags.isDisjoint(with: [.interrupt, .above(level)]) }

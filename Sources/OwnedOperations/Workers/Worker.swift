@@ -8,7 +8,7 @@ import Synchronization
 final class Worker: DueWorker, @unchecked Sendable {
   // Safe to share: constants, and fields of the thread that drains, as marked. What the queue's lock guards is the base's.
 
-  private let hint: QueueHint
+  let hint: QueueHint
   private let reference: QueueReference?
   /// Where it runs; nil for a guest.
   let threads: WorkerThreads?
@@ -25,12 +25,12 @@ final class Worker: DueWorker, @unchecked Sendable {
   private(set) var lastBatchWasSmall = false
   var gathering = Gathering()
   /// A job of the batch has added work to the same queue.
-  private(set) var hasFedQueue = false
+  var hasFedQueue = false
   /// In a wait of ours, which is counted otherwise, since the batch began.
   private var hasWaited = false
   /// When the last batch ended, if the worker has not waited since: the next one starts then.
   private var lastEnd: UInt64?
-  private var isInItem = false
+  var isInItem = false
   private var isItemOver = false
   /// The item's, which keeps it.
   private unowned(unsafe) var currentOperation: OwnedOperation? {  // not counted: that is in a cache line that others want
@@ -43,6 +43,10 @@ final class Worker: DueWorker, @unchecked Sendable {
   /// How many graph nodes to run before the next look at the clock.
   var chainStep: UInt32 = 1
   private(set) var hasBlockedInChain = false
+  /// Whether this thread is inside of a job's body, whose nested work may be kept.
+  var isInJob = false
+  /// How many nested jobs to run before the batch is settled.
+  private(set) var nestedSize = 16
   private unowned(unsafe) var currentRun: (any NodeRun)?  // the item that began the chain keeps it
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.
@@ -105,6 +109,7 @@ final class Worker: DueWorker, @unchecked Sendable {
   // MARK: Running
 
   private static let batchTime: UInt64 = 50_000
+  private static let mostNested = 1024
 
   /// Whether items are so quick that taking the lock for each would take a good part of the time.
   var profitsFromSeveral: Bool { !takesOne && (lastItemTime ?? 0) < Self.quickItemTime }
@@ -140,8 +145,11 @@ final class Worker: DueWorker, @unchecked Sendable {
     var held = HeldOwner(ownerFrame)
     while true {
       // The deinit of the last owner is no body: it must not run with a work item in hand.
-      if held.isHolding { held.letGo(unlessFor: batch.nextLifetime) }
-      guard let (index, work, flow) = batch.begin() else { break }
+      if held.isHolding { held.letGo(unlessFor: batch.nextLifetime ?? nextNestedLifetime) }
+      guard let (index, work, flow) = batch.begin() else {
+        if count > 0, !batch.nested.isEmpty { count += runNested(level, &held) }
+        break
+      }
       let ownerQueue = flow.with { $0.unretainedOwnerQueue }
       ownerQueue.with { ownerQueue in execute(work, at: index, ownerQueue, &held) }
       count += 1
@@ -157,6 +165,7 @@ final class Worker: DueWorker, @unchecked Sendable {
     lastItemTime = each
     if let usage, !hasWaited { lastUse = Platform.threadUsage?.use(since: usage, in: end - start) }
     batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
+    nestedSize = max(1, min(Self.mostNested, nestedSize * 2, Int(Self.batchTime / max(1, each))))
   }
 
   /// Runs one item. The item is over before what it captured is released, which is when this returns: a deinit of the user's is no
@@ -171,7 +180,7 @@ final class Worker: DueWorker, @unchecked Sendable {
     case .ownerBlock(let body):
       switch held.answer(for: ownerQueue) {
       case .begins(let owner):
-        batch.setBegun()
+        beginJob()
         owner.with { body($0) }
         end(index, .succeeded)
       case .heldBack(let hold):
@@ -202,12 +211,12 @@ final class Worker: DueWorker, @unchecked Sendable {
     case .ownerBlock, .operation: end(index, .skipped)  // see above
     case .block(let body):
       guard ownerQueue.mayStart else { return end(index, .skipped) }
-      batch.setBegun()
+      beginJob()
       body()
       end(index, .succeeded)
     case .leavingBlock(let body):
       guard ownerQueue.mayStart else { return end(index, .skipped) }
-      batch.setBegun()
+      beginJob()
       let remains = body()
       end(index, .succeeded)
       withExtendedLifetime(remains) {}
@@ -215,7 +224,7 @@ final class Worker: DueWorker, @unchecked Sendable {
       guard ownerQueue.mayStart else { return end(index, .skipped) }
       switch shared.hold.begin() {
       case .begins(let owner):
-        batch.setBegun()
+        beginJob()
         shared.hold.call(shared.body, with: owner)
         end(index, .succeeded)
         shared.hold.end(owner)
@@ -249,10 +258,15 @@ final class Worker: DueWorker, @unchecked Sendable {
     }
   }
 
+  private func beginJob() {
+    isInJob = true
+    batch.setBegun()
+  }
+
   private func end(_ index: Int, _ result: WorkBatch.Result) {
     // From then on others read the result: it is written once.
     if !isItemOver { batch.setOver(result, at: index) }
-    isInItem = false
+    (isInItem, isInJob) = (false, false)
   }
 
   /// What runs from now on until the item's end, observers and deinits, is no body.

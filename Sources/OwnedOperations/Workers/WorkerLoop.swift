@@ -39,7 +39,7 @@ extension Worker {
   /// looks for work of other queues, too, and leaves for that: whoever adds it needs to wake nobody. What it has to do first ends that
   /// (`WorkerThreads.stopLooking`).
   private func spin(_ hint: QueueHint) {
-    if hasFedQueue, !hint.flags.isEmpty { return }
+    if hasFedQueue, !hint.flags.isEmpty || !batch.nested.isEmpty { return }
     threads?.beginLooking()
     var looksLeft = Self.spinLooks
     while looksLeft > 0, !hint.flags.contains(.somebodyWaits), !(threads?.isAnyDue ?? false) {

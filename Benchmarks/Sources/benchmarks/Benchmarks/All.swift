@@ -5,7 +5,8 @@ extension Benchmark {
       jobs, operations, shapes, chain, graphs, ownerEnd, skipping, memory, latency, owners, fairness, observation,
     ] + requests + [
       nested, adders, ownersInTurn, serialQueues, serialNext, waiting, passingOwners, sleeping, urgent, awaiting,
-      peers, scalingCount, scalingOwners, scalingThreads, scalingEdges, latencyUnderLoad, locks, events, instructions, feed,
+      peers, scalingCount, scalingOwners, scalingQueues, scalingThreads, scalingNesting, scalingEdges, latencyUnderLoad, locks, events,
+      instructions, feed,
     ]
   }
 }

@@ -23,8 +23,17 @@ extension Benchmark {
   static var scalingOwners: Benchmark {
     Benchmark("scaling-owners", "what a job costs with more and more owners, who take turns in adding") { session in
       let count = session.pick(1_000_000, quick: 100_000)
-      for ownerCount in [1, 10, 100, 1000, 10_000, 100_000] {
+      for ownerCount in session.pick([1, 10, 100, 1000, 10_000, 100_000, 1_000_000], quick: [1, 100, 10_000]) {
         try session.compareOwnersInTurn(ownerCount, jobs: count)
+      }
+    }
+  }
+
+  static var scalingQueues: Benchmark {
+    Benchmark("scaling-queues", "what a job costs with more and more serial queues, to which jobs are added in turn") { session in
+      let count = session.pick(200_000, quick: 10_000)
+      for queueCount in session.pick([1, 10, 100, 1000, 10_000, 100_000], quick: [1, 100, 10_000]) {
+        try session.compareSerialQueuesInTurn(queueCount, jobs: count)
       }
     }
   }
@@ -32,7 +41,7 @@ extension Benchmark {
   static var scalingThreads: Benchmark {
     Benchmark("scaling-threads", "what a job costs with more and more threads adding") { session in
       let count = session.pick(1 << 20, quick: 1 << 16)
-      for threads in [1, 2, 4, 8] {
+      for threads in [1, 2, 4, 8, 16, 32, 64] {
         try session.compare(
           "\(threads) threads, \(count) jobs", count: count, pairs: session.pick(5, quick: 1),
           ours: JobRunner.ours().contender(jobs: count, threads: threads),

@@ -4,32 +4,9 @@ import OwnedOperations
 extension Benchmark {
   static var serialQueues: Benchmark {
     Benchmark("P15-serial-queues", "many serial queues; the life of one") { session in
-      let count = session.pick(200_000, quick: 10_000)
-      let queues = (0..<1000).map { _ in OwnerScopedQueue(maxConcurrentOperationCount: 1) }
-      let dispatches = (0..<1000).map { DispatchQueue(label: "serial \($0)") }
+      try session.compareSerialQueuesInTurn(1000, jobs: session.pick(200_000, quick: 10_000), target: .ratio(atMost: 0.8))
       let screen = Screen()
       let peerScreen = Screen()
-      try session.compare(
-        "1 k queues in turn, \(count.jobs)", count: count, pairs: session.pick(7, quick: 2),
-        ours: Contender("async(owner:)") {
-          let cost = nanoseconds(per: count) {
-            for index in 0..<count {
-              queues[index % 1000].async(owner: screen) { screen in screen.visit(index) }
-            }
-            for queue in queues { queue.waitUntilAllOperationsAreFinished() }
-          }
-          try screen.checkVisits(count)
-          return cost
-        },
-        peer: Contender("GCD serial async") {
-          let cost = nanoseconds(per: count) {
-            for index in 0..<count { dispatches[index % 1000].async { peerScreen.visit(index) } }
-            for queue in dispatches { queue.sync {} }
-          }
-          try peerScreen.checkVisits(count)
-          return cost
-        }, target: .ratio(atMost: 0.8))
-
       let lives = session.pick(20_000, quick: 1000)
       try session.compare(
         "create, one job, drain, free", count: lives, pairs: session.pick(7, quick: 2),
@@ -98,5 +75,35 @@ extension Benchmark {
       guard index + 1 < count else { return end.countDown() }
       add(index + 1, of: count, screen, to: queues, end)
     }
+  }
+}
+
+extension Session {
+  /// So many serial queues, to which jobs are added in turn, next to GCD's.
+  func compareSerialQueuesInTurn(_ queueCount: Int, jobs count: Int, target: Target? = nil) throws {
+    let queues = (0..<queueCount).map { _ in OwnerScopedQueue(maxConcurrentOperationCount: 1) }
+    let dispatches = (0..<queueCount).map { DispatchQueue(label: "serial \($0)") }
+    let screen = Screen()
+    let peerScreen = Screen()
+    try compare(
+      "\(queueCount.short) queues in turn, \(count.jobs)", count: count, pairs: pick(7, quick: 2),
+      ours: Contender("async(owner:)") {
+        let cost = nanoseconds(per: count) {
+          for index in 0..<count {
+            queues[index % queueCount].async(owner: screen) { screen in screen.visit(index) }
+          }
+          for queue in queues { queue.waitUntilAllOperationsAreFinished() }
+        }
+        try screen.checkVisits(count)
+        return cost
+      },
+      peer: Contender("GCD serial async") {
+        let cost = nanoseconds(per: count) {
+          for index in 0..<count { dispatches[index % queueCount].async { peerScreen.visit(index) } }
+          for queue in dispatches { queue.sync {} }
+        }
+        try peerScreen.checkVisits(count)
+        return cost
+      }, parameter: .init(name: "queues", value: Double(queueCount)), target: target)
   }
 }

@@ -116,6 +116,22 @@ enum Mutation: String, CaseIterable {
   /// What a worker has in hand stays with it, whatever is cancelled, suspended or limited.
   case workInHandStays
 
+  // Jobs that a worker's own jobs add: NestedWorkModelTests
+  /// A worker adds to a list that has been closed, and begins what is in it.
+  case closedListGoesOn
+  /// Whoever takes back what a worker has in hand leaves it what its jobs have added.
+  case listStaysOpen
+  /// What a worker has kept is counted when somebody else looks, and not before it is counted as over.
+  case nestedWorkIsCountedLate
+  /// A worker doesn't say that it has kept something.
+  case nestedWorkIsNotNoted
+  /// A worker begins what it has kept before older work.
+  case nestedWorkOvertakes
+  /// A worker keeps more after what it has kept was taken in.
+  case takenListGoesOn
+  /// The monitor doesn't know of what a worker has kept.
+  case nestedWorkIsNotMonitored
+
   // Lines: LineModelTests
   /// The next of a line begins while one of it runs.
   case lineRunsSideBySide

@@ -1,0 +1,64 @@
+/// Work that lies outside of the scheduler, with a worker, and is taken in when somebody takes the lock. See `NestedWork`.
+extension Scheduler {
+  /// The worker may keep what its jobs add, from now until its batch is settled or taken back: the batch has just been filled.
+  mutating func openNestedWork(of worker: ScheduledWorker) {
+    guard limit == 1 || limit == .max, !takesOne, underlyingQueue == nil, fairness == .firstComeFirstServed,
+      firstPhase.address == lastPhase.address
+    else { return }
+    let most = limit == 1 ? NestedWork.capacity : Int(min(Self.leastWorkForWorker / max(1, itemTime), UInt64(NestedWork.capacity)))
+    guard most > 1, let flow = worker.batch.lastFlow, flow.with({ $0.line == nil && !$0.ownerQueue.hasEnded }) else { return }
+    worker.batch.nested.open(for: flow, most: most, isMonitored: isMonitored)
+  }
+
+  /// Counts what workers have kept, and puts what they have not begun into the ready lists.
+  @inline(never)
+  mutating func takeInNestedWork() {
+    for worker in workers.active { takeInNestedWork(of: worker, opensAgain: true) }
+  }
+
+  /// The worker keeps nothing from now on, and begins nothing that it has kept.
+  mutating func closeNestedWork(of worker: ScheduledWorker) {
+    if worker.batch.nested.isOpen, !Mutation.listStaysOpen.isOn { takeIn(worker.batch.nested, of: worker, opensAgain: false) }
+  }
+
+  mutating func takeInNestedWork(of worker: ScheduledWorker, opensAgain: Bool) {
+    if worker.batch.nested.hasNews { takeIn(worker.batch.nested, of: worker, opensAgain: opensAgain) }
+  }
+
+  @inline(never)
+  private mutating func takeIn(_ nested: NestedWork, of worker: ScheduledWorker, opensAgain: Bool) {
+    let level = worker.batch.level
+    nested.takeIn(opensAgain: opensAgain) { added, flow in
+      statistics.enqueued += added
+      unfinished += added
+      flow.ownerQueue.phase.countIn(flow.ownerQueue, count: added)
+    } _: { items, count, flow in
+      for index in 0..<count {
+        flow.ownerQueue.phase.makeReady(ownerQueue: flow.ownerQueue, level: level, pool: &pool, ownerLimit: ownerLimit)
+          .initialize(to: (items + index).move())
+      }
+    }
+  }
+
+  /// A nested job that its worker has in hand, and can't run: only bodies hold its owner.
+  mutating func putBackNested(_ work: consuming WorkItem, from worker: ScheduledWorker) -> PutBack {
+    // See `putBack`.
+    arrive(worker)
+    reclaimBatch(from: worker)
+    guard let flow = worker.batch.nested.flow?.object else { return .ended(work) }
+    let ownerQueue = flow.ownerQueue
+    if ownerQueue.hasEnded || worker.serial <= ownerQueue.cancelledUpTo {
+      let isOfEndedOwner = ownerQueue.hasEnded
+      countCancelled(1, of: ownerQueue, forEndedOwner: isOfEndedOwner)
+      return isOfEndedOwner ? .ended(work) : .cancelled(work)
+    }
+    // It goes back as if it were an item that had been taken, which counts as executing.
+    ownerQueue.phase.changeExecuting(ownerQueue, by: 1)
+    let item = UnsafeMutablePointer<WorkItem>.allocate(capacity: 1)
+    item.initialize(to: work)
+    ownerQueue.phase.giveBack(movingFrom: item, count: 1, flow: flow, level: worker.batch.level, age: 0)
+    item.deallocate()
+    ownerQueue.isHeldBack = true
+    return .waits(ownerQueue)
+  }
+}

@@ -1,0 +1,296 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// Jobs that jobs add to their own queue. What may happen between threads is explored by NestedWorkModelTests.
+@Suite struct NestedWorkTests {
+  // MARK: The list by itself
+
+  /// Steps chosen at random, next to an array. Each item says which it is when it is called.
+  @Test(arguments: 1...20) func aListHoldsWhatWasAddedAndNothingElse(seed: UInt64) {
+    var generator = SplitMix(state: seed)
+    let (list, flow) = (NestedWork(), Flow(ownerQueue: OwnerQueue(lifetime: nil, home: Counter(), listener: nil, isSuspended: false)))
+    let called = Locked<[Int]>([])
+    var (added, uncounted, isOpen, most) = (0, 0, false, 0)
+    var kept: [Int] = []
+    func call(_ work: WorkItem) -> Int? {
+      guard case .block(let body) = work else { return nil }
+      body()
+      return called.withLock { $0.last }
+    }
+    for _ in 0..<2000 {
+      switch Int.random(in: 0..<8, using: &generator) {
+      case 0 where !isOpen:
+        most = Int.random(in: 2...NestedWork.capacity + 1, using: &generator)
+        list.open(for: Borrowed(flow), most: most, isMonitored: false)
+        isOpen = true
+      case 1:
+        let opensAgain = Bool.random(using: &generator)
+        var taken: [Int?] = []
+        list.takeIn(opensAgain: opensAgain) { count, _ in
+          #expect(count == uncounted)
+          uncounted = 0
+        } _: { items, count, _ in
+          for index in 0..<count { taken.append(call((items + index).move())) }
+        }
+        #expect(taken == kept)
+        #expect(uncounted == 0)
+        isOpen = isOpen && opensAgain && kept.isEmpty
+        kept = []
+      case 2, 3, 4:
+        let work = list.begin()
+        #expect(work.flatMap(call) == (isOpen ? kept.first : nil))
+        if isOpen, !kept.isEmpty { kept.removeFirst() }
+      default:
+        let place = list.makePlace()
+        #expect((place != nil) == (isOpen && kept.count < min(most, NestedWork.capacity)))
+        guard let place else { continue }
+        let number = added
+        place.initialize(to: .block { called.withLock { $0.append(number) } })
+        #expect(list.add())
+        kept.append(number)
+        (added, uncounted) = (added + 1, uncounted + 1)
+      }
+      #expect(list.isOpen == isOpen)
+      #expect(list.isEmpty == kept.isEmpty)
+      #expect(list.hasNews == (uncounted > 0 || !kept.isEmpty))
+    }
+    list.takeIn(opensAgain: false) { _, _ in
+    } _: { items, count, _ in
+      items.deinitialize(count: count)
+    }
+    #expect(added > 200)
+  }
+
+  @Test func aListKeepsWorkOfOneOwnerOnly() {
+    let (list, owner, other) = (NestedWork(), OwnerLifetime(), OwnerLifetime())
+    let ownerQueue = OwnerQueue(lifetime: owner, home: Counter(), listener: nil, isSuspended: false)
+    let flow = Flow(ownerQueue: ownerQueue)
+    #expect(!list.keepsWork(of: Borrowed(owner)))
+    list.open(for: Borrowed(flow), most: 2, isMonitored: false)
+    #expect(list.keepsWork(of: Borrowed(owner)))
+    #expect(!list.keepsWork(of: Borrowed(other)))
+    withExtendedLifetime((owner, other, flow)) {}
+  }
+
+  /// So that whoever has closed the list, and finds the item over, knows that nothing is under way.
+  @Test func anItemIsNotOverWhileANestedJobIsTakenInHand() {
+    let batch = WorkBatch()
+    let ownerQueue = OwnerQueue(lifetime: nil, home: Counter(), listener: nil, isSuspended: false)
+    let flow = ownerQueue.makeFlow(at: PriorityLevel.of(.normal))
+    batch.fill(.block {}, of: Borrowed(flow), age: 1)
+    batch.publish(level: PriorityLevel.of(.normal))
+    _ = batch.begin()
+    batch.setBegun()
+    batch.setOver(.succeeded, at: 0)
+    #expect(batch.isCurrentOver && batch.mayGoOn(with: Borrowed(flow)))
+
+    var succeeded: [Int] = []
+    func settle(includingCurrent: Bool) {
+      batch.settle(includingCurrent: includingCurrent) { _, tally in succeeded.append(tally.succeeded + tally.nodes) }
+    }
+    batch.goOn(nestedOver: 0)
+    #expect(!batch.isCurrentOver)
+    settle(includingCurrent: false)
+    #expect(succeeded == [1])  // the job itself, once
+    #expect(!batch.isRunning)
+    batch.setNestedBegun(over: 0)
+    settle(includingCurrent: false)
+    #expect(succeeded == [1] && batch.isRunning)
+    batch.setNestedOver(1)
+    #expect(batch.isCurrentOver)
+    settle(includingCurrent: false)
+    #expect(succeeded == [1, 1])
+    batch.goOn(nestedOver: 1)
+    batch.setNestedBegun(over: 1)
+    batch.setNestedOver(2)
+    settle(includingCurrent: true)
+    #expect(succeeded == [1, 1, 1])
+    batch.empty()
+  }
+
+  // MARK: In a queue
+
+  @Test func aSerialQueueRunsWhatItsJobsAddInOrder() {
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), TokenOwner())
+    let order = Locked<[Int]>([])
+    let kept = Counter()
+    queue.async(owner: owner) { owner in
+      for number in 0..<300 {
+        queue.async(owner: owner) { _ in order.withLock { $0.append(number) } }
+        if let worker = Worker.current, !worker.batch.nested.isEmpty { kept.add() }
+      }
+    }
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(order.withLock { $0 } == Array(0..<300))
+    #expect(kept.value > 0, "nothing was kept")
+    let counts = queue.statistics
+    #expect(counts.enqueued == 301 && counts.succeeded == 301 && counts.pending == 0 && counts.executing == 0)
+  }
+
+  /// What has been taken in is not overtaken by what is kept after it, though no worker is told of it.
+  @Test func aLookAtTheQueueDoesNotChangeTheOrder() {
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), TokenOwner())
+    let order = Locked<[Int]>([])
+    let ran = DispatchSemaphore(value: 0)
+    queue.async(owner: owner) { owner in
+      for number in 0..<3 {
+        queue.async(owner: owner) { _ in
+          order.withLock { $0.append(number) }
+          ran.signal()
+        }
+        _ = queue.ownerFairness
+      }
+    }
+    // Not by a wait for the queue, which would tell the worker.
+    for _ in 0..<3 { ran.wait() }
+    #expect(order.withLock { $0 } == [0, 1, 2])
+  }
+
+  /// A deinit of what a job captured is no body: it may wait for what the job has added, on a serial queue too.
+  @Test func aDeinitWaitsForWhatItsJobHasAdded() {
+    final class Waiting: Sendable {
+      let hasRun = DispatchSemaphore(value: 0)
+      let isOver: DispatchSemaphore
+      init(_ isOver: DispatchSemaphore) { self.isOver = isOver }
+      deinit {
+        hasRun.wait()
+        isOver.signal()
+      }
+    }
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), OwnerLifetime())
+    let isOver = DispatchSemaphore(value: 0)
+    queue.isSuspended = true
+    // In a function of its own, so that the job alone holds what it captures.
+    func add() {
+      let captured = Waiting(isOver)
+      let hasRun = captured.hasRun
+      queue.async(lifetime: owner) {
+        withExtendedLifetime(captured) {}
+        queue.async(lifetime: owner) { hasRun.signal() }
+      }
+    }
+    add()
+    queue.isSuspended = false
+    #expect(isOver.wait(timeout: .now() + 10) == .success)
+    queue.waitUntilAllOperationsAreFinished()
+  }
+
+  @Test func barriersAndOperationsKeepNothing() {
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), TokenOwner())
+    let kept = Counter()
+    @Sendable func look() {
+      queue.async(owner: owner) { _ in }
+      if let worker = Worker.current, !worker.batch.nested.isEmpty { kept.add() }
+    }
+    queue.async(owner: owner) { _ in }
+    queue.addBarrierBlock {}
+    queue.addBarrierBlock {
+      DeferredReleases.waitUntilIdle()
+      look()
+    }
+    queue.addOperation(OwnedBlockOperation(owner: owner.lifetime) { look() })
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(kept.value == 0)
+  }
+
+  /// Behind a chain of nodes in the same batch, too.
+  @Test func whatAJobHasAddedDoesNotWaitForAWholeChain() throws {
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), OwnerLifetime())
+    let nodes = Counter()
+    let nodesBefore = Locked<[Int]>([])
+    let graph = OperationGraph(lifetime: owner)
+    var last: OperationGraph.Node?
+    for number in 0..<500 {
+      let node = graph.node {
+        nodes.add()
+        if number == 0 { queue.async(lifetime: owner) { nodesBefore.withLock { $0.append(nodes.value) } } }
+        let end = Uptime.now + 100_000
+        while Uptime.now < end {}
+      }
+      last.map { $0.precedes(node) }
+      last = node
+    }
+    queue.isSuspended = true
+    queue.async(lifetime: owner) { queue.async(lifetime: owner) { nodesBefore.withLock { $0.append(nodes.value) } } }
+    let run = try graph.run(on: queue)
+    queue.isSuspended = false
+    run.wait()
+    queue.waitUntilAllOperationsAreFinished()
+    let before = nodesBefore.withLock { $0 }
+    #expect(before.count == 2)
+    #expect(before.allSatisfy { $0 < 250 }, "\(before) of 500 nodes ran first")
+  }
+
+  /// A body that waits is counted out only for work of its owner that has yet to begin: see `mayHaveWorkToBegin`.
+  @Test func aNestedJobThatRunsIsNoWorkToBegin() {
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), TokenOwner())
+    let answers = Locked<[Bool]>([])
+    queue.async(owner: owner) { owner in
+      queue.async(owner: owner) { owner in
+        let hold = OwnerHold.of(owner)
+        let alone = queue.mayHaveWorkToBegin(ofOwnerIn: hold)
+        queue.async(owner: owner) { _ in }
+        let withAnother = queue.mayHaveWorkToBegin(ofOwnerIn: hold)
+        answers.withLock { $0 += [alone, withAnother] }
+      }
+    }
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(answers.withLock { $0 } == [false, true])
+  }
+
+  @Test func countsAreRightInsideAChain() {
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), TokenOwner())
+    let wrong = Locked<[String]>([])
+    @Sendable func add(_ left: Int) {
+      queue.async(owner: owner) { owner in
+        let (count, counts) = (queue.operationCount(ownedBy: owner.lifetime), queue.statistics)
+        if count != 1 || counts.executing != 1 || counts.pending != 0 { wrong.withLock { $0.append("\(left): \(count), \(counts)") } }
+        if left > 0 { add(left - 1) }
+      }
+    }
+    add(50)
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(wrong.withLock { $0 } == [])
+  }
+
+  @Test func aTreeOfJobsIsWaitedForAndCounted() {
+    let (queue, owners) = (OwnerScopedQueue(), (0..<3).map { _ in TokenOwner() })
+    let ran = Counter()
+    @Sendable func add(_ depth: Int) {
+      // Now of the same owner, now of another.
+      queue.async(owner: owners[depth % 4 == 0 ? depth % 3 : 0]) { _ in
+        ran.add()
+        guard depth > 0 else { return }
+        add(depth - 1)
+        add(depth - 1)
+      }
+    }
+    add(12)
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(ran.value == 1 << 13 - 1)
+    #expect(queue.statistics.succeeded == 1 << 13 - 1)
+  }
+
+  @Test func capturesOfAKeptJobGoWithItsOwnersEnd() {
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), OwnerLifetime())
+    let (isAdded, mayEnd) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let probe = Locked<Counter?>(Counter())
+    weak let released = probe.withLock { $0 }
+    queue.async(lifetime: owner) {
+      let captured = probe.withLock { $0.take() }
+      queue.async(lifetime: owner) { captured?.add() }
+      isAdded.signal()
+      mayEnd.wait()
+    }
+    isAdded.wait()
+    owner.end()
+    LifetimeReaper.waitUntilIdle()
+    mayEnd.signal()
+    queue.waitUntilAllOperationsAreFinished()
+    DeferredReleases.waitUntilIdle()
+    #expect(released == nil)
+    #expect(queue.statistics.skippedForEndedOwners == 1)
+  }
+}
