@@ -99,25 +99,32 @@ public final class OwnerScopedQueue: Sendable {
   // MARK: Adding
 
   /// Adds a job. If its owner has ended, it is counted as cancelled, and released when this returns.
-  @inline(__always)  // for each job
   func submit(_ work: consuming WorkItem, lifetime: Borrowed<OwnerLifetime>?, priority: Operation.QueuePriority) {
-    submit(work, lifetime: lifetime, level: PriorityLevel.of(priority))
+    Worker.noteAddition(to: core)
+    add(work, lifetime, level: PriorityLevel.of(priority))
   }
 
   /// Adds a job of an owner, an `ownerBlock` or a `block`: if a job of the same owner adds it, perhaps without the queue's lock.
   func submitPerhapsNested(_ work: consuming WorkItem, lifetime: Borrowed<OwnerLifetime>, priority: Operation.QueuePriority) {
     let level = PriorityLevel.of(priority)
-    guard let place = Worker.placeForNested(in: core, lifetime, level: level) else {
-      return submit(consume work, lifetime: lifetime, level: level)
+    if Worker.isOnThisThread {
+      submitNested(work, lifetime, level: level)
+    } else {
+      add(work, lifetime, level: level)
     }
+  }
+
+  private func submitNested(_ work: consuming WorkItem, _ lifetime: Borrowed<OwnerLifetime>, level: Int) {
+    Worker.noteAddition(to: core)
+    guard let place = Worker.placeForNested(in: core, lifetime, level: level) else { return add(work, lifetime, level: level) }
     place.item.initialize(to: consume work)
-    guard place.add() else { return submit(place.item.move(), lifetime: lifetime, level: level) }
+    guard place.add() else { return add(place.item.move(), lifetime, level: level) }
     // Work that is held back is looked at again whenever some is added.
     lifetime.with { $0.noteNestedAddition() }
   }
 
-  private func submit(_ work: consuming WorkItem, lifetime: Borrowed<OwnerLifetime>?, level: Int) {
-    Worker.noteAddition(to: core)
+  @inline(__always)  // for each job
+  private func add(_ work: consuming WorkItem, _ lifetime: Borrowed<OwnerLifetime>?, level: Int) {
     switch core.mutate(with: consume work, { scheduler, followUp, work in scheduler.add(work, lifetime, level: level, &followUp) }) {
     case .taken: break
     case .takenForHeldBackOwner: lifetime?.with { $0.ownerHold }?.lookAgainIfHeldBack()

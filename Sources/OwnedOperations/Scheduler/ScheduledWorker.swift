@@ -35,6 +35,8 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
   final var batchSize = 1
   /// How long the items of the last batch took each, in nanoseconds; nil if there was none.
   final var lastItemTime: UInt64?
+  /// How many batches have ended since a job of one added to the queue.
+  final var batchesWithoutAddition = 0
   /// What they used of the processor; nil if that was not measured.
   final var lastUse: ProcessorShare.Use?
   /// Whose work runs. It executes, so the owner queue is there.

@@ -1,8 +1,12 @@
 /// Work that lies outside of the scheduler, with a worker, and is taken in when somebody takes the lock. See `NestedWork`.
 extension Scheduler {
+  /// Jobs that add nothing need no list.
+  private static let leastBatchesWithoutAddition = 8
+
   /// The worker may keep what its jobs add, from now until its batch is settled or taken back: the batch has just been filled.
   mutating func openNestedWork(of worker: ScheduledWorker) {
-    guard limit == 1 || limit == .max, !takesOne, underlyingQueue == nil, fairness == .firstComeFirstServed,
+    guard worker.batchesWithoutAddition < Self.leastBatchesWithoutAddition, limit == 1 || limit == .max, !takesOne, underlyingQueue == nil,
+      fairness == .firstComeFirstServed,
       firstPhase.address == lastPhase.address
     else { return }
     let most = limit == 1 ? NestedWork.capacity : Int(min(Self.leastWorkForWorker / max(1, itemTime), UInt64(NestedWork.capacity)))

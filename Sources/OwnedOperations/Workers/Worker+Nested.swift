@@ -25,7 +25,6 @@ extension Worker {
 
   fileprivate func addNested() -> Bool {
     guard Borrowed(batch.nested).with({ $0.add() }) else { return false }
-    hasFedQueue = true
     if !Mutation.nestedWorkIsNotNoted.isOn { hint.noteNestedWork() }
     return true
   }

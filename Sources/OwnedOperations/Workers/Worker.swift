@@ -25,7 +25,7 @@ final class Worker: DueWorker, @unchecked Sendable {
   private(set) var lastBatchWasSmall = false
   var gathering = Gathering()
   /// A job of the batch has added work to the same queue.
-  var hasFedQueue = false
+  private(set) var hasFedQueue = false
   /// In a wait of ours, which is counted otherwise, since the batch began.
   private var hasWaited = false
   /// When the last batch ended, if the worker has not waited since: the next one starts then.
@@ -88,6 +88,8 @@ final class Worker: DueWorker, @unchecked Sendable {
 
   // MARK: The worker of this thread
 
+  static var isOnThisThread: Bool { ThreadSlot.worker.pointer != nil }
+
   static var current: Worker? { ThreadSlot.worker.object(Worker.self) }
 
   func becomeCurrent(_ body: () -> Void) {
@@ -102,7 +104,7 @@ final class Worker: DueWorker, @unchecked Sendable {
 
   /// A job is about to be added by this thread, which may be a worker's.
   static func noteAddition(to core: QueueCore) {
-    guard ThreadSlot.worker.pointer != nil, let current, current.works(for: core) else { return }
+    guard isOnThisThread, let current, current.works(for: core) else { return }
     current.hasFedQueue = true
   }
 
@@ -159,6 +161,7 @@ final class Worker: DueWorker, @unchecked Sendable {
     lastBatchWasSmall = count < 8
     guard count > 0 else { return }
     gathering.note(Int(count))
+    batchesWithoutAddition = hasFedQueue ? 0 : batchesWithoutAddition + 1
     let end = Uptime.now
     lastEnd = end
     let each = (end - start) / count
