@@ -335,3 +335,8 @@ public final class RequestClient: Sendable {
     }
   }
 }
+
+extension RequestClient: CustomReflectable {
+  /// Nothing of what is inside, such as addresses with passwords.
+  public var customMirror: Mirror { Mirror(self, children: ["baseURL": baseURL.map(AddressText.shown(_:)) as Any]) }
+}

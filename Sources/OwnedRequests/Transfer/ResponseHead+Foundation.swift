@@ -25,6 +25,6 @@ extension URLError {
   init(wrapping error: any Error) {
     let error = error as NSError
     let code = error.domain == NSURLErrorDomain ? URLError.Code(rawValue: error.code) : nil
-    self = URLError(code ?? .unknown, userInfo: error.userInfo)
+    self = URLError(code ?? .unknown, userInfo: AddressText.withoutUsers(in: error.userInfo))
   }
 }

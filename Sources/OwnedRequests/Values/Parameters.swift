@@ -97,7 +97,7 @@ extension Parameters {
 enum FileParameter {
   /// The size of a regular, readable file.
   static func length(of url: URL, parameter: String) throws(RequestError) -> Int64 {
-    guard url.isFileURL else { throw .invalidParameters("parameter \"\(parameter)\": \(url) is not the URL of a file") }
+    guard url.isFileURL else { throw .invalidParameters("parameter \"\(parameter)\": \(AddressText.shown(url)) is not the URL of a file") }
     let path = url.path
     guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else {
       throw .invalidParameters("parameter \"\(parameter)\": there is no file \(path)")
