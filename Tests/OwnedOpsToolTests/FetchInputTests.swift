@@ -60,7 +60,14 @@ struct FetchInputTests {
     let digest = String(repeating: "a", count: 64)
     let cases: [(String, String)] = [
       ("ftp://h/a", "\"ftp://h/a\" is no URL that begins with http:// or https://"),
-      ("example.com/a", "did you mean https://example.com/a?"),
+      ("example.com/a", "did you mean https://example.com/a?"), ("htp:/x", "did you mean http://x?"),
+      ("htps://h/a", "did you mean https://h/a?"), ("http:/h/a", "did you mean http://h/a?"),
+      ("htp:/user:secret@h/a", "\"htp:/…@h/a\" is no URL that begins with http:// or https://; did you mean http://…@h/a?"),
+      ("user:secret@example.com/a", "did you mean https://…@example.com/a?"),
+      ("http://user:secret@h/a b", "\"http://…@h/a b\" has a space"),
+      ("http://user:secret@h:99999/", "\"http://…@h:99999/\" is not a URL"), ("http://user:sec ret@h/", "\"http://…@h/\" has a space"),
+      ("http://user:secret@h/\n http://user:secret@h/", "is not out=NAME"), ("http://user:secret@h/a\n out=../b", "leads out"),
+      ("http://user:secret@h/" + String(repeating: "x", count: 300), "too long"),
       ("http://", "is no URL"), ("http://h/a b", "has a space in it; write %20"), ("http://user:secret@", "is no URL"),
       ("http://h:99999/", "is not a URL"), ("  out=x", "line 1: there is no URL above"),
       ("http://h/a\thttp://i/a", "line 1: give one URL a line"),
@@ -97,6 +104,22 @@ struct FetchInputTests {
       (["http://h/a", "--per-host", "0"], "not a whole number above 0"), (["http://h/a", "-d", ""], "the name is empty"),
     ]
     for (words, message) in cases { #expect(complaint(words).contains(message), "\(words): \(complaint(words))") }
+  }
+
+  @Test func noPasswordIsShownWhereverAnAddressWasPutByMistake() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let address = "http://user:secret@127.0.0.1:1/a"
+    let mistakes = [
+      [address], ["fetch", "--jobs", address], ["fetch", address, "--dirr=\(address)"], ["fetch", address, "-H", ":\(address)"],
+      ["fetch", address, "--timeout", address], ["fetch", address, "-d", "/dev/null/\(address)"], ["fetch", "-i", address],
+      ["fetch", address, address.replacingOccurrences(of: "http", with: "htp")], ["help", address],
+    ]
+    for mistake in mistakes {
+      let outcome = try await ToolBinary.run(mistake, in: directory)
+      #expect(outcome.status == 2 && !outcome.errors.isEmpty, "\(mistake)")
+      #expect(!(outcome.errors + outcome.output).contains("secret"), "\(outcome.errors)")
+    }
   }
 
   @Test func everyURLIsItsHostsWhoeverItsUserIs() throws {

@@ -80,6 +80,7 @@ struct FetchServer: Sendable {
 
         def route(self, url, query, key, count):
             if "status" in query: return self.answer(int(query["status"]), b"no")
+            if "to" in query: return self.answer(302, b"", {"Location": bytes.fromhex(query["to"]).decode()})
             if "loop" in query: return self.answer(302, b"", {"Location": self.path})
             if "tell" in query: return self.answer(200, str({"most": most, "count": counts}[query["tell"]][query["of"]]).encode())
             if "headers" in query: return self.answer(200, json.dumps({n.lower(): v for n, v in self.headers.items()}).encode())

@@ -229,4 +229,41 @@ struct FetchTests {
     #expect(told["x-one"] == "two" && told["user-agent"] == "ownedops/\(ToolVersion.current)")
     #expect(told["authorization"] == "Basic dXNlcjpzZWNyZXQ=")
   }
+
+  @Test func noPasswordIsShownOfWhatFails() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    func signed(_ url: String) -> String { url.replacingOccurrences(of: "://", with: "://user:secret@") }
+    let to = signed("http://127.0.0.1:1/away").utf8.map { String($0, radix: 16) }.joined()
+    let list = [
+      url("missing", "status=404"), "http://127.0.0.1:1/refused", url("loop", "loop=1"), url("fine"), url("away", "to=\(to)"),
+      url("part", "id=no-password&cuts=9&length=1000"), "http://nowhere.invalid/a",
+    ].map(signed).joined(separator: "\n")
+    for format in [[], ["--json", "--overwrite"], ["--quiet", "--overwrite"]] {
+      let outcome = try await fetch(
+        ["-i", "-", "--retries=0", "--timeline=t.svg", "--trace=t.json"] + format, in: directory, input: list)
+      #expect(outcome.status == 1)
+      #expect(!(outcome.output + outcome.errors).contains("secret"), "\(outcome.output)")
+    }
+    // Nor in what is left of it: pictures, parts, and what is said of parts.
+    let files = try names(in: directory)
+    #expect(files.contains("t.svg") && files.contains("part.part.info"))
+    for file in files { #expect(!directory.read(file).contains("secret"), "\(file)") }
+  }
+
+  @Test func theLineOfProgressHasNoPassword() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let address = url("a", "id=no-password-shown&cuts=1&hang=1&length=100000").replacingOccurrences(of: "://", with: "://user:secret@")
+    let isInterrupted = Guarded(false)
+    let (status, shown) = try await Terminal.run(["fetch", address], on: 2, in: directory) { shown, process in
+      guard shown.contains("fetching: ") else { return }
+      let isFirst = isInterrupted.withLock { isInterrupted in
+        defer { isInterrupted = true }
+        return !isInterrupted
+      }
+      if isFirst { kill(process, SIGINT) }
+    }
+    #expect(status == 130 && shown.contains("under way") && !shown.contains("secret"))
+  }
 }

@@ -37,6 +37,34 @@ import Testing
     }
   }
 
+  /// What comes after the length that was said is in no answer: at worst it fails the next request on that connection.
+  @Test func moreThanWasSaidIsNotTaken() async throws {
+    let client = server.client { $0.maxConcurrentRequestsPerHost = 1 }
+    for turn in 0..<3 {
+      let more = Request(.get, "bytes?id=more-\(turn)&length=100&lie=-50")
+      #expect(try await client.response(to: more, lifetime: lifetime, decoding: .data).value.count == 50)
+      do {
+        let echo = try await client.response(to: Request(.get, "echo?turn=\(turn)"), lifetime: lifetime, decoding: .json(Echo.self))
+        #expect(echo.value.query == "turn=\(turn)")
+      } catch RequestError.transport {}
+    }
+  }
+
+  #if canImport(FoundationNetworking)
+    /// The limit that the documentation tells of. In a process of its own, which may end by it.
+    @Test func anAnswerThatIsCutOffInItsHeadIsATransportError() async {
+      await withKnownIssue("URLSession on Linux stops the process (Swift 6.3)", isIntermittent: true) {
+        await #expect(processExitsWith: .success) {
+          let server = try #require(LoopbackServer.shared)
+          let error = await failure {
+            _ = try await server.client().response(to: Request(.get, "cut?in=head"), lifetime: .process, decoding: .data)
+          }
+          guard case .transport? = error else { exit(1) }
+        }
+      }
+    }
+  #endif
+
   @Test(arguments: [
     "not http at all\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc",
     "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",

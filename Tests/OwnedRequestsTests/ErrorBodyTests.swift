@@ -25,6 +25,21 @@ import Testing
     try await server.reaches(.closed, of: id, 1)
   }
 
+  /// The end comes on the session's own thread then, which can't begin the next.
+  @Test func aLongErrorMakesRoomForTheNext() async throws {
+    let client = server.client { $0.maxConcurrentRequestsPerHost = 1 }
+    let requests = (0..<4).map { number in
+      client.send(Request(.post, "flood?id=room-\(number)&status=500"), lifetime: .process, decoding: .data) { _ in }
+    }
+    for request in requests {
+      guard case .status(500, _) = await failure({ _ = try await request.value }) else {
+        Issue.record("\(String(describing: request.result))")
+        continue
+      }
+    }
+    _ = try await client.response(to: Request(.get, "echo"), lifetime: .process, decoding: .empty)
+  }
+
   @Test func aLongErrorIsToldAtTheLimit() async throws {
     var request = Request(.get, "flood?id=error-body&status=500")
     request.timeout = .seconds(2)

@@ -55,4 +55,78 @@ import Testing
     #expect(try await soon { operation.isFinished })
     #expect(try await soon { Set(Self.layouts).isSubset(of: former) })
   }
+
+  // MARK: In line
+
+  private func form(_ name: String, _ length: Int) throws -> (MultipartForm, URL) {
+    let file = try directory.file(name, Data(repeating: 7, count: length))
+    var form = MultipartForm()
+    try form.append(file: file, name: name)
+    return (form, file)
+  }
+
+  @Test(.enabled(if: LoopbackServer.isThere)) func formsThatWaitForTheirTurnAreNotLaidOut() async throws {
+    let server = try #require(LoopbackServer.shared)
+    let former = Set(Self.layouts)
+    let client = server.client { $0.maxConcurrentRequestsPerHost = 1 }
+    client.send(Request(.get, "held?id=layout-line"), lifetime: .process, decoding: .empty) { _ in }
+    try await server.reaches(.count, of: "layout-line", 1)
+    let (files, _) = try form("in-line", 100_000)
+    var memory = MultipartForm()
+    memory.append(Data(repeating: 7, count: 2_000_000), name: "memory")
+    let forms = (0..<40).map { $0 % 2 == 0 ? files : memory }
+    let operations = forms.map { form in
+      client.send(Request(.post, "echo?id=layout-lined", parameters: .multipart(form)), lifetime: .process, decoding: .json(Echo.self)) {
+        _ in
+      }
+    }
+    #expect(try await soon { client.hub.limits.waitingCount == forms.count })
+    #expect(Set(Self.layouts).isSubset(of: former))
+    try await server.release("layout-line")
+    for (form, operation) in zip(forms, operations) {
+      let echo = try await operation.value.value
+      #expect(Int64(echo.length) == form.contentLength && echo.headers["content-length"] == "\(form.contentLength)")
+      // One at a time, and one that is about to go.
+      #expect(Self.layouts.count { !former.contains($0) } <= 2)
+    }
+    #expect(try await soon { Set(Self.layouts).isSubset(of: former) })
+  }
+
+  @Test(.enabled(if: LoopbackServer.isThere)) func aFormWhoseFileHasChangedInLineIsRefusedAndMakesRoom() async throws {
+    let server = try #require(LoopbackServer.shared)
+    let former = Set(Self.layouts)
+    let client = server.client { $0.maxConcurrentRequestsPerHost = 1 }
+    client.send(Request(.get, "held?id=layout-changed"), lifetime: .process, decoding: .empty) { _ in }
+    try await server.reaches(.count, of: "layout-changed", 1)
+    let (form, file) = try form("changing", 1000)
+    var request = Request(.put, "echo?id=layout-refused", parameters: .multipart(form))
+    request.retry = .exponential(attempts: 3)
+    let operation = client.send(request, lifetime: .process, decoding: .empty) { _ in }
+    let next = client.send(Request(.get, "echo"), lifetime: .process, decoding: .empty) { _ in }
+    // What it was when the request began is found to be in order.
+    #expect(try await soon { client.hub.limits.waitingCount == 2 })
+    try Data(count: 10).write(to: file)
+    try await server.release("layout-changed")
+    let error = await failure { _ = try await operation.value }
+    #expect(error?.explanation?.contains("changing") == true, "\(String(describing: error))")
+    _ = try await next.value
+    #expect(try await server.tell(.count, of: "layout-refused") == 0)
+    #expect(Set(Self.layouts).isSubset(of: former))
+  }
+
+  @Test(.enabled(if: LoopbackServer.isThere)) func anotherAttemptAndARedirectSendTheWholeForm() async throws {
+    let server = try #require(LoopbackServer.shared)
+    let former = Set(Self.layouts)
+    let (form, _) = try form("again", 100_000)
+    var again = Request(.put, "flaky?id=layout-again&failures=1", parameters: .multipart(form))
+    again.retry = .exponential(attempts: 2, base: .milliseconds(1))
+    let response = try await server.client().response(to: again, lifetime: .process, decoding: .string)
+    #expect(response.value == "2" && response.attempts == 2)
+    for status in [307, 303] {
+      let moved = Request(.post, "redirect?status=\(status)&to=\(server.other.absoluteString)/echo", parameters: .multipart(form))
+      let echo = try await server.client().response(to: moved, lifetime: .process, decoding: .json(Echo.self)).value
+      #expect(Int64(echo.length) == (status == 307 ? form.contentLength : 0))
+    }
+    #expect(try await soon { Set(Self.layouts).isSubset(of: former) })
+  }
 }

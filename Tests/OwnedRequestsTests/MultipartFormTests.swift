@@ -12,7 +12,7 @@ import Testing
     try form.write(to: file)
     let bytes = try Data(contentsOf: file)
     #expect(Int64(bytes.count) == form.contentLength)
-    if !form.hasFiles { #expect(form.bytes() == bytes) }
+    if !form.isLaidOut { #expect(form.bytes() == bytes) }
     return String(decoding: bytes, as: UTF8.self)
   }
 

@@ -105,6 +105,9 @@ public final class RequestClient: Sendable {
   // MARK: Settings
 
   /// How many transfers go to one host (scheme, name and port) at once. By default 6. Less than one is a precondition failure.
+  ///
+  /// Other clients don't count, nor other hosts: what is under way in all is limited by a queue, to which operations are added
+  /// (``operation(for:lifetime:decoding:)``).
   public var maxConcurrentRequestsPerHost: Int {
     get { hub.limits.limit }
     set {
@@ -334,4 +337,9 @@ public final class RequestClient: Sendable {
       if registry[owner]?.isEmpty == true { registry[owner] = nil }
     }
   }
+}
+
+extension RequestClient: CustomReflectable {
+  /// Nothing of what is inside, such as addresses with passwords.
+  public var customMirror: Mirror { Mirror(self, children: ["baseURL": baseURL.map(AddressText.shown(_:)) as Any]) }
 }

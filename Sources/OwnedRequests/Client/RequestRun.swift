@@ -41,7 +41,6 @@ final class RequestRun: Sendable {
     var phase = Phase.idle
     var attempt = 0
     var prepared: PreparedRequest?
-    var layout: TemporaryFile?
     var finish: (@Sendable (RunOutcome) -> Void)?
     var preview: (@Sendable (RunOutcome) -> Void)?
     var progress: (@Sendable (TransferProgress) -> Void)?
@@ -61,7 +60,6 @@ final class RequestRun: Sendable {
     var finish: (@Sendable (RunOutcome) -> Void)?
     var preview: (@Sendable (RunOutcome) -> Void)?
     var progress: (@Sendable (TransferProgress) -> Void)?
-    var layout: TemporaryFile?
     var timers: [OneShotTimer?] = []
 
     func stop() {
@@ -105,18 +103,10 @@ final class RequestRun: Sendable {
   /// - Parameter looks: how often to look whether a download to the same file has let go of it: one that was just cancelled is about to.
   private func begin(looks: Int) {
     do throws(RequestError) {
-      var prepared = try client.prepare(request)
-      var layout: TemporaryFile?
-      if case .form(let form) = prepared.body {
-        let file = try TemporaryFile()
-        try form.write(to: file.url, shouldStop: { !isWanted })
-        prepared.body = .file(file.url)
-        layout = file
-      }
+      let prepared = try client.prepare(request)
       let isBegun = state.withLock { state in
         guard case .idle = state.phase else { return false }
         state.prepared = prepared
-        state.layout = layout
         return true
       }
       guard isBegun else { return }
@@ -152,13 +142,12 @@ final class RequestRun: Sendable {
     state.withLock { state in
       if case .over = state.phase { return nil }
       let remains = Remains(
-        phase: state.phase, finish: state.finish, preview: state.preview, progress: state.progress, layout: state.layout,
+        phase: state.phase, finish: state.finish, preview: state.preview, progress: state.progress,
         timers: [state.totalTimer, state.idleTimer, state.openTimer])
       state.phase = .over
       state.finish = nil
       state.preview = nil
       state.progress = nil
-      state.layout = nil
       state.totalTimer = nil
       state.idleTimer = nil
       state.openTimer = nil
@@ -413,6 +402,8 @@ extension RequestRun: TransferSubscriber {
     }
     guard isNext else { return }
     guard let failure else { return end(outcome) }
+    // Nothing was sent, and nothing would be another time.
+    if case .invalidParameters = failure, download == nil { return end(outcome) }
     download?.rest()
     // What had come earlier was of something else, and has been let go of: no failure of the server's.
     if download?.takeStartsOver() == true { return follow(.retry, outcome, after: failure, attempt) }

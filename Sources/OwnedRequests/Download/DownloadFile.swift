@@ -117,7 +117,7 @@ final class DownloadFile: Sendable {
   /// - Returns: false if another download writes there.
   func acquire() throws(RequestError) -> Bool {
     try expectation.check()
-    guard target.isFileURL else { throw .invalidParameters("target: \(target) is not the URL of a file") }
+    guard target.isFileURL else { throw .invalidParameters("target: \(AddressText.shown(target)) is not the URL of a file") }
     var isDirectory: ObjCBool = false
     if FileManager.default.fileExists(atPath: target.path, isDirectory: &isDirectory), isDirectory.boolValue {
       throw .invalidParameters("target: \(target.path) is a directory")
@@ -244,7 +244,8 @@ final class DownloadFile: Sendable {
 
   /// Makes the request one for what is missing, if what is there can be gone on with.
   func adapt(_ urlRequest: inout URLRequest) throws(RequestError) {
-    let url = urlRequest.url?.absoluteString ?? ""
+    // The file may be read by others, and its content is the same whoever asks: that is what the validator says.
+    let url = urlRequest.url.map { AddressText.withoutUser($0).absoluteString } ?? ""
     // Offsets count bytes as they are stored, not as they would be compressed.
     urlRequest.setValue("identity", forHTTPHeaderField: "Accept-Encoding")
     let isGet = urlRequest.httpMethod == "GET"

@@ -6,7 +6,10 @@
   ///
   /// On Linux, `URLSession` hands over bytes as fast as they come, and all sessions of a process do their work on one thread at a time.
   ///
-  /// Protocol, all under `condition`:
+  /// Without a limit, pieces run at once, on the session's thread, which saves a change of threads for each. Nothing that waits for the
+  /// session may happen there. What does, an end that makes room for the next request, goes to the line (`addLast`).
+  ///
+  /// Protocol with a limit, all under `condition`:
   /// - `pieces` counts what was added and has not run. With as many as the limit, the session's sockets pause until half of them have
   ///   run. libcurl hands over what it has begun to read: a hundred pieces at most. Nobody waits.
   /// - Where they can't pause, who adds waits for room; while the disk stalls for a `slice` only, so that others go on.
@@ -43,7 +46,7 @@
     private var cancelledSince = DispatchTime.distantFuture
     private var hasMoment = false
 
-    /// - Parameter limit: how many pieces there may be before the sockets pause; nil if the pieces are dealt with without a wait.
+    /// - Parameter limit: how many pieces there may be before the sockets pause; nil if pieces are dealt with at once, without a wait.
     init(limit: Int?) {
       self.limit = limit
       super.init()
@@ -55,7 +58,7 @@
         if isToStop || cancellations > 0 { giveOthersAMoment() }
         return admit()
       }
-      if isTaken { addLast(block) } else { runDiscarding(block) }
+      if !isTaken { runDiscarding(block) } else if isAtOnce { block() } else { addLast(block) }
     }
 
     /// - Returns: false if it is to be discarded.
@@ -147,6 +150,8 @@
       guard limit != nil else { return false }
       return condition.withLock { discardingThread.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
     }
+
+    var isAtOnce: Bool { limit == nil }
 
     var discards: Bool { condition.withLock { isToStop } }
 

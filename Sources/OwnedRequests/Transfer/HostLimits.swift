@@ -83,6 +83,11 @@ final class HostLimits: Sendable {
     }
   }
 
+  /// For tests: how many wait for a turn, at all hosts.
+  var waitingCount: Int {
+    state.withLock { state in state.lines.values.reduce(0) { $0 + $1.waiting.reduce(0) { $0 + $1.count } } }
+  }
+
   private func runElsewhere(_ grants: [@Sendable () -> Void]) {
     guard !grants.isEmpty else { return }
     turns {
@@ -183,6 +188,7 @@ final class HostLimits: Sendable {
     private var gone = 0
 
     var isEmpty: Bool { head == tickets.count }
+    var count: Int { tickets.count - head - gone }
 
     init(level: Int) { self.level = level }
 

@@ -6,8 +6,9 @@ import Foundation
 
 extension ResponseHead {
   init(_ response: HTTPURLResponse) {
-    var fields = HeaderFields()
-    for (name, value) in response.allHeaderFields {
+    let given = response.allHeaderFields
+    var fields = HeaderFields(capacity: given.count)
+    for (name, value) in given {
       if let name = name as? String, let value = value as? String { fields[name] = value }
     }
     self.init(status: response.statusCode, headers: fields, url: response.url ?? URL(fileURLWithPath: "/"))
@@ -21,10 +22,10 @@ extension ResponseHead {
 }
 
 extension URLError {
-  /// On Linux most errors come as `NSError`.
+  /// On Linux most errors come as `NSError`. The address that failed is there without user and password: errors are kept in logs.
   init(wrapping error: any Error) {
     let error = error as NSError
     let code = error.domain == NSURLErrorDomain ? URLError.Code(rawValue: error.code) : nil
-    self = URLError(code ?? .unknown, userInfo: error.userInfo)
+    self = URLError(code ?? .unknown, userInfo: AddressText.withoutUsers(in: error.userInfo))
   }
 }

@@ -6,6 +6,9 @@
     /// The session has one of its own here.
     static func makeDelegateQueue(isLimited: Bool) -> (any OperationQueue & SessionBacklog)? { nil }
 
+    /// Whether a session looks for cookies in each line of an answer's head, which takes a quarter of all that a small request costs.
+    static let looksForCookiesSlowly = false
+
     /// Whether a task that is over still waits for the answer to a question of its session.
     static let wantsAnswersAfterEnd = true
 

@@ -9,6 +9,9 @@
       DelegateQueue(limit: isLimited ? DelegateQueue.mostPieces : nil)
     }
 
+    /// Whether a session looks for cookies in each line of an answer's head, which takes a quarter of all that a small request costs.
+    static let looksForCookiesSlowly = true
+
     /// Whether a task that is over still waits for the answer to a question of its session.
     static let wantsAnswersAfterEnd = false
 

@@ -4,7 +4,8 @@ import Foundation
   import FoundationNetworking
 #endif
 
-/// Who hears what becomes of a task. Called in order, on the session's delegate queue.
+/// Who hears what becomes of a task. Called in order. Before the last call this may be on the session's own thread, where no task may be
+/// made, and nothing be waited for.
 protocol SessionTaskReceiver: AnyObject, Sendable {
   func taskDidReceive(_ head: ResponseHead)
   func taskDidReceive(_ data: Data)

@@ -24,7 +24,7 @@ protocol TransferSubscriber: AnyObject, Sendable {
   func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int)
 }
 
-/// Takes the body of an answer as it comes, on the session's delegate queue.
+/// Takes the body of an answer as it comes, on the line of its session, which has no other task.
 protocol TransferSink: AnyObject, Sendable {
   /// - Returns: false if the body is to be kept in memory: an error's.
   func begin(_ head: ResponseHead) throws(RequestError) -> Bool
@@ -54,12 +54,14 @@ extension TransferSession: SessionSource {
 ///
 /// Protocol, all under the lock of `state`:
 /// - waiting (has a ticket, no task) ──▶ under way (ticket, session and task) ──▶ over. A redirect goes back to waiting, for the next host.
+/// - A form with files comes through laying out between the two: it has its turn, and its file is written. So what waits has no file, and
+///   no more files are written at once than hosts have turns. A redirect that keeps the body keeps the file.
 /// - Whoever turns the phase to over, by an end or as the last subscriber that leaves, takes ticket, task and subscribers, and lets them
 ///   go.
 /// - A transfer that is over takes no subscriber. It begins with one.
 /// - Subscribers are called outside the lock.
 final class Transfer: Sendable {
-  private enum Phase { case waiting, underWay, over }
+  private enum Phase { case waiting, layingOut, underWay, over }
 
   private struct Subscription {
     let subscriber: any TransferSubscriber
@@ -79,6 +81,8 @@ final class Transfer: Sendable {
     var hasBegun = false
     var redirects = 0
     var redirect: Outgoing?
+    /// What the body is read from, if it was a form.
+    var layout: TemporaryFile?
     var head: ResponseHead?
     var usesSink = false
     var body = Data()
@@ -90,6 +94,7 @@ final class Transfer: Sendable {
     var ticket: HostLimits.Ticket?
     var session: TransferSession?
     var task: SessionTask?
+    var layout: TemporaryFile?
     var subscriptions: [Subscription] = []
   }
 
@@ -145,15 +150,19 @@ final class Transfer: Sendable {
     remains.task?.cancel()
     remains.ticket?.release(grantsHere: false)
     whenOver(self)
+    // To remove a large file takes its time, and this may be the thread on which an owner ends.
+    if let layout = remains.layout { inBackground { withExtendedLifetime(layout) {} } }
   }
 
   private static func close(_ state: inout State) -> Remains {
     state.phase = .over
     let remains = Remains(
-      ticket: state.ticket, session: state.session, task: state.task, subscriptions: Array(state.subscriptions.values))
+      ticket: state.ticket, session: state.session, task: state.task, layout: state.layout,
+      subscriptions: Array(state.subscriptions.values))
     state.ticket = nil
     state.session = nil
     state.task = nil
+    state.layout = nil
     state.subscriptions = [:]
     return remains
   }
@@ -204,13 +213,38 @@ final class Transfer: Sendable {
     var audience: [Subscription] = []
     let outgoing = state.withLock { state -> Outgoing? in
       guard state.phase == .waiting else { return nil }
-      state.phase = .underWay
+      state.phase = state.outgoing.body.isForm ? .layingOut : .underWay
       audience = Array(state.subscriptions.values)
       state.hasBegun = true
       return state.outgoing
     }
     guard let outgoing else { return }
     for subscription in audience { subscription.subscriber.transferDidBegin(attempt: subscription.attempt) }
+    guard case .form(let form) = outgoing.body else { return send(outgoing) }
+    inBackground { [self] in layOut(form) }
+  }
+
+  /// Files are not read and written on the thread of somebody who has made room.
+  private func inBackground(_ body: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(execute: body) }
+
+  private func layOut(_ form: MultipartForm) {
+    do throws(RequestError) {
+      let file = try TemporaryFile()
+      try form.write(to: file.url, shouldStop: { state.withLock { $0.phase == .over } })
+      let outgoing = state.withLock { state -> Outgoing? in
+        guard state.phase == .layingOut else { return nil }
+        state.phase = .underWay
+        state.layout = file
+        state.outgoing.body = .file(file.url)
+        return state.outgoing
+      }
+      if let outgoing { send(outgoing) }
+    } catch {
+      end(.failure(error))
+    }
+  }
+
+  private func send(_ outgoing: Outgoing) {
     let session = sessions.take()
     let task = session.task(for: outgoing.urlRequest, body: outgoing.body, receiver: self)
     // Known before it begins: its end, or a redirect's next, may come at once.
@@ -224,10 +258,10 @@ final class Transfer: Sendable {
     if isOver { task.cancel() } else { task.resume() }
   }
 
-  /// Not waiting for its turn.
+  /// Neither waiting for its turn, nor for files of its own.
   var isUnderWay: Bool { state.withLock { $0.phase == .underWay } }
 
-  /// On the delegate queue.
+  /// On a thread that may begin what others have asked for.
   private func end(_ result: Result<Exchange, RequestError>) {
     let remains = state.withLock { state in state.phase == .over ? nil : Self.close(&state) }
     guard let remains else { return }
@@ -235,8 +269,9 @@ final class Transfer: Sendable {
     announce(result, to: remains)
   }
 
-  private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains) {
-    remains.ticket?.release()
+  /// - Parameter grantsHere: false where this may be the session's thread, which must not begin what others have asked for.
+  private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains, grantsHere: Bool = true) {
+    remains.ticket?.release(grantsHere: grantsHere)
     whenOver(self)
     for subscription in remains.subscriptions { subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt) }
   }
@@ -287,7 +322,7 @@ extension Transfer: SessionTaskReceiver {
       writes = state.usesSink
       // What goes to a file is kept there.
       guard !writes else { return true }
-      state.body.append(data)
+      if state.body.isEmpty { state.body = data } else { state.body.append(data) }
       // In one step with the end: who joins later, and may accept it, has a transfer of its own.
       if state.body.count > RequestError.bodyLimit, let head = state.head, isError(head, state) {
         cut = (Exchange(head: head, body: RequestError.kept(state.body), isCut: true), Self.close(&state))
@@ -296,7 +331,7 @@ extension Transfer: SessionTaskReceiver {
     }
     if let cut {
       cut.remains.task?.cancel()
-      announce(.success(cut.exchange), to: cut.remains)
+      announce(.success(cut.exchange), to: cut.remains, grantsHere: false)
     }
     guard counts else { return }
     if writes, let sink {
@@ -324,6 +359,7 @@ extension Transfer: SessionTaskReceiver {
     var exchange: Exchange?
     var usesSink = false
     var isTooMany = false
+    var unusedLayout: TemporaryFile?
     state.withLock { state in
       guard state.phase == .underWay else { return }
       state.task = nil
@@ -337,10 +373,12 @@ extension Transfer: SessionTaskReceiver {
       isTooMany = state.redirects > Redirects.limit
       guard !isTooMany else { return }
       state.outgoing = redirect
+      if case .none = redirect.body { swap(&unusedLayout, &state.layout) }
       state.redirect = nil
       state.phase = .waiting
       swap(&former, &state.ticket)
     }
+    withExtendedLifetime(unusedLayout) {}
     if let session { sessions.giveBack(session) }
     if isTooMany { return end(.failure(.transport(URLError(.httpTooManyRedirects)))) }
     if let former {

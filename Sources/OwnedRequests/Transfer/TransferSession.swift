@@ -16,6 +16,9 @@ protocol SessionBacklog: AnyObject, Sendable {
   var discards: Bool { get }
   /// - Parameter handler: called when what the session has handed over is not being dealt with; must not wait.
   func whenStalled(_ handler: @escaping @Sendable () -> Void)
+  /// Whether what the session hands over is dealt with at once, on the session's own thread. There no task may be made: that waits for
+  /// this thread. So what ends a task, which makes room for others, is put into `addLast`.
+  var isAtOnce: Bool { get }
   /// Runs the block when all that is not discarded has been dealt with.
   func addLast(_ block: @escaping @Sendable () -> Void)
 }
@@ -27,7 +30,8 @@ protocol SessionBacklog: AnyObject, Sendable {
 /// - So whoever cancels closes the task, has a download's session discard what comes, and goes. Neither waits.
 /// - The session hears of it on the queue `cancellations`, one task after the other: one thread, however many they are.
 ///
-/// What `URLSession` would do beyond moving bytes is turned off: redirects, the cache, limits of time and of connections are ours.
+/// What `URLSession` would do beyond moving bytes is turned off: redirects, the cache, limits of time and of connections are ours; so are,
+/// on Linux, the cookies that answers bring. To send them along stays the session's.
 final class TransferSession: Sendable {
   private let session: URLSession
   private let router: TaskRouter
@@ -38,7 +42,8 @@ final class TransferSession: Sendable {
   ///   task at a time.
   init(configuration: URLSessionConfiguration, isBacklogLimited: Bool = false) {
     let queue = SessionPlatform.makeDelegateQueue(isLimited: isBacklogLimited)
-    let router = TaskRouter(queue)
+    let takesCookies = SessionPlatform.looksForCookiesSlowly && configuration.httpCookieAcceptPolicy != .never
+    let router = TaskRouter(queue, cookies: takesCookies ? configuration.httpCookieStorage : nil)
     backlog = queue
     self.router = router
     cancellations = Cancellations(queue)
@@ -51,6 +56,7 @@ final class TransferSession: Sendable {
     configuration.httpMaximumConnectionsPerHost = 4096
     // The client's, which adds them to each request where they are seen: as what makes two requests equal, and as credentials.
     configuration.httpAdditionalHeaders = nil
+    if SessionPlatform.looksForCookiesSlowly { configuration.httpCookieAcceptPolicy = .never }
     session = URLSession(configuration: configuration, delegate: router, delegateQueue: queue)
   }
 
@@ -156,20 +162,20 @@ final class SessionTask: Sendable {
     return former
   }
 
-  fileprivate func takeHead(_ response: HTTPURLResponse) {
+  fileprivate func takeHead(_ head: ResponseHead) {
     state.withLock { state in
       state.hasHead = true
       return state.receiver
-    }?.taskDidReceive(ResponseHead(response))
+    }?.taskDidReceive(head)
   }
 
   /// Foundation tells nothing of an answer that it takes for a redirect, and that leads nowhere. The task has its head.
-  fileprivate func takeHeadThatWasNotTold() {
-    guard !state.withLock({ $0.hasHead }), let response = task.response as? HTTPURLResponse else { return }
-    takeHead(response)
+  fileprivate var headThatWasNotTold: ResponseHead? {
+    guard !state.withLock({ $0.hasHead }), let response = task.response as? HTTPURLResponse else { return nil }
+    return ResponseHead(response)
   }
 
-  /// What has come is the whole answer, and the session waits for something else.
+  /// What has come is the whole answer, and the session, which waits for something else, is to stop.
   fileprivate func endWithWhatHasCome(_ stop: @escaping @Sendable () -> Void) {
     takeReceiver()?.taskDidComplete(nil)
     cancellations.perform(stop)
@@ -187,8 +193,13 @@ final class SessionTask: Sendable {
 private final class TaskRouter: NSObject, URLSessionDataDelegate {
   private let tasks = Guarded<[Int: SessionTask]>([:])
   private let backlog: (any SessionBacklog)?
+  /// Where the cookies of answers go; nil if nowhere, or if the session sees to that.
+  private let cookies: HTTPCookieStorage?
 
-  init(_ backlog: (any SessionBacklog)?) { self.backlog = backlog }
+  init(_ backlog: (any SessionBacklog)?, cookies: HTTPCookieStorage?) {
+    self.backlog = backlog
+    self.cookies = cookies
+  }
 
   func add(_ sessionTask: SessionTask, for task: URLSessionTask) {
     tasks.withLock { $0[task.taskIdentifier] = sessionTask }
@@ -213,10 +224,19 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     _ session: URLSession, dataTask: URLSessionDataTask, didReceive response: URLResponse,
     completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
   ) {
-    if !isDiscarding, let response = response as? HTTPURLResponse {
-      tasks.withLock { $0[dataTask.taskIdentifier] }?.takeHead(response)
+    if !isDiscarding, let response = response as? HTTPURLResponse, let sessionTask = tasks.withLock({ $0[dataTask.taskIdentifier] }) {
+      take(ResponseHead(response), of: sessionTask)
     }
     completionHandler(.allow)
+  }
+
+  /// Cookies first: what follows from the head, such as the next request of a redirect, is sent with them.
+  private func take(_ head: ResponseHead, of sessionTask: SessionTask) {
+    if let cookies, let fields = head.headers["Set-Cookie"] {
+      let brought = HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": fields], for: head.url)
+      cookies.setCookies(brought, for: head.url, mainDocumentURL: nil)
+    }
+    sessionTask.takeHead(head)
   }
 
   /// A server asks for a name and a password. Who has them signs the request, see `RequestInterceptor`; the answer is one like any other.
@@ -225,7 +245,8 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     completionHandler: @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
   ) {
     guard SessionPlatform.challengesComeLast else { return completionHandler(.performDefaultHandling, nil) }
-    tasks.withLock { $0[task.taskIdentifier] }?.endWithWhatHasCome { completionHandler(.cancelAuthenticationChallenge, nil) }
+    let sessionTask = tasks.withLock { $0[task.taskIdentifier] }
+    end { sessionTask?.endWithWhatHasCome { completionHandler(.cancelAuthenticationChallenge, nil) } }
   }
 
   func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
@@ -242,12 +263,17 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     let error = error.map(URLError.init(wrapping:))
     let sessionTask = tasks.withLock { $0.removeValue(forKey: task.taskIdentifier) }
     guard let backlog, isDiscarding else {
-      if error == nil { sessionTask?.takeHeadThatWasNotTold() }
-      sessionTask?.takeReceiver()?.taskDidComplete(error)
-      return
+      return end { [self] in
+        if error == nil, let sessionTask, let head = sessionTask.headThatWasNotTold { take(head, of: sessionTask) }
+        sessionTask?.takeReceiver()?.taskDidComplete(error)
+      }
     }
     // Something may have been discarded, even if the session has come to the end of it.
     backlog.addLast { sessionTask?.takeReceiver()?.taskDidComplete(error ?? URLError(.cancelled)) }
+  }
+
+  private func end(_ body: @escaping @Sendable () -> Void) {
+    if let backlog, backlog.isAtOnce { backlog.addLast(body) } else { body() }
   }
 
   private var isDiscarding: Bool { backlog?.isDiscarding ?? false }

@@ -16,6 +16,8 @@ public struct HeaderFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
   /// Makes a set without fields.
   public init() {}
 
+  init(capacity: Int) { fields.reserveCapacity(capacity) }
+
   /// Of names that differ only in case, one is kept.
   public init(_ dictionary: [String: String]) {
     for (name, value) in dictionary { self[name] = value }

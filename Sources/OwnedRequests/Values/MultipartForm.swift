@@ -10,8 +10,9 @@ import Foundation
 /// ```
 ///
 /// Files are measured when they are appended and read when the form is sent, in pieces. One that has changed its length meanwhile is an
-/// error. A form with files is laid out in a temporary file first, because servers want its length beforehand. Only the user may read
-/// that file. It goes when the request is over; one of a process that is killed stays.
+/// error. A form with files, or of more than a mebibyte, is laid out in a temporary file first, because servers want its length
+/// beforehand. That happens when the request has its turn at its host: one that waits has no such file, nor a second copy in memory. Only
+/// the user may read the file. It goes when the attempt is over; one of a process that is killed stays.
 public struct MultipartForm: Sendable {
   enum Content: Sendable {
     case data(Data)
@@ -78,11 +79,15 @@ public struct MultipartForm: Sendable {
 
   // MARK: Encoding
 
-  var hasFiles: Bool {
-    parts.contains { part in
-      if case .file = part.content { true } else { false }
-    }
+  /// Whether it is sent from a file. A small one without files is put together at once, and interceptors see it.
+  var isLaidOut: Bool {
+    contentLength > Self.longestInMemory
+      || parts.contains { part in
+        if case .file = part.content { true } else { false }
+      }
   }
+
+  static let longestInMemory: Int64 = 1 << 20
 
   private func start(of index: Int) -> Data { Data((index == 0 ? "--\(boundary)\r\n" : "\r\n--\(boundary)\r\n").utf8) }
   private var end: Data { Data((parts.isEmpty ? "--\(boundary)--\r\n" : "\r\n--\(boundary)--\r\n").utf8) }
@@ -101,7 +106,7 @@ public struct MultipartForm: Sendable {
     .invalidParameters("parameter \"\(part.name)\": the file \(url.path) no longer has \(part.length) bytes; append it anew")
   }
 
-  /// For a form without files.
+  /// For a form that is not laid out.
   func bytes() -> Data {
     var bytes = Data(capacity: Int(contentLength))
     for (index, part) in parts.enumerated() {

@@ -52,7 +52,7 @@ enum RequestBody: Sendable {
   case none
   case data(Data)
   case file(URL)
-  /// To be laid out in a file first.
+  /// To be laid out in a file, when the request has its turn.
   case form(MultipartForm)
 
   /// Whether it may take long, so that no limit in total suits it.
@@ -61,6 +61,11 @@ enum RequestBody: Sendable {
     case .none, .data: false
     case .file, .form: true
     }
+  }
+
+  /// Whether it has to be laid out before it is sent.
+  var isForm: Bool {
+    if case .form = self { true } else { false }
   }
 }
 
@@ -78,7 +83,7 @@ extension Parameters {
       }
     case .multipart(let form):
       try form.check()
-      return (form.hasFiles ? .form(form) : .data(form.bytes()), form.contentType)
+      return (form.isLaidOut ? .form(form) : .data(form.bytes()), form.contentType)
     case .data(let data, let contentType): return (.data(data), contentType)
     case .file(let url, let contentType):
       _ = try FileParameter.length(of: url, parameter: "file")
@@ -97,7 +102,7 @@ extension Parameters {
 enum FileParameter {
   /// The size of a regular, readable file.
   static func length(of url: URL, parameter: String) throws(RequestError) -> Int64 {
-    guard url.isFileURL else { throw .invalidParameters("parameter \"\(parameter)\": \(url) is not the URL of a file") }
+    guard url.isFileURL else { throw .invalidParameters("parameter \"\(parameter)\": \(AddressText.shown(url)) is not the URL of a file") }
     let path = url.path
     guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else {
       throw .invalidParameters("parameter \"\(parameter)\": there is no file \(path)")

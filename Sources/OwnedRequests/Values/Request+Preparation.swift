@@ -36,7 +36,6 @@ extension Request {
     }
     try setHeaders(of: &urlRequest)
     if case .data(let data) = body { urlRequest.httpBody = data }
-    try Self.check(urlRequest)
     return PreparedRequest(urlRequest: urlRequest, body: body)
   }
 
@@ -51,10 +50,10 @@ extension Request {
     }
   }
 
-  /// Also for what interceptors have made of it.
+  /// For what interceptors have made of it.
   static func check(_ urlRequest: URLRequest) throws(RequestError) {
     guard let url = urlRequest.url else { throw .invalidURL("the request has no URL") }
-    try check(url, of: url.absoluteString)
+    try check(url)
     for (name, value) in urlRequest.allHTTPHeaderFields ?? [:] {
       if let complaint = HeaderFields.complaint(about: name, value: value) { throw .invalidParameters(complaint) }
     }
@@ -62,19 +61,24 @@ extension Request {
 
   private func absoluteURL(relativeTo base: URL?) throws(RequestError) -> URL {
     guard !url.isEmpty else { throw .invalidURL("the URL is empty") }
-    guard !url.unicodeScalars.contains(where: { $0.value <= 0x20 || $0.value == 0x7F }), let parsed = URL(string: url) else {
-      throw .invalidURL("\"\(url)\" is not a URL; spaces and control characters have to be escaped")
+    guard !url.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }), let parsed = URL(string: url) else {
+      throw .invalidURL(
+        "\"\(AddressText.shown(url))\" is not a URL; spaces and control characters have to be escaped\(AddressText.hint(for: url))")
     }
     if parsed.scheme != nil {
-      try Self.check(parsed, of: url)
+      try Self.check(parsed)
       return parsed
     }
-    guard let base else { throw .invalidURL("\"\(url)\" has no scheme, and the client has no base URL") }
-    guard base.scheme != nil else { throw .invalidURL("the base URL \"\(base.absoluteString)\" has no scheme") }
-    guard let resolved = URL(string: url, relativeTo: Self.directory(base))?.absoluteURL else {
-      throw .invalidURL("\"\(url)\" can't be resolved against \"\(base.absoluteString)\"")
+    guard let base else {
+      throw .invalidURL("\"\(AddressText.shown(url))\" has no scheme, and the client has no base URL\(AddressText.hint(for: url))")
     }
-    try Self.check(resolved, of: resolved.absoluteString)
+    guard base.scheme != nil else {
+      throw .invalidURL("the base URL \"\(AddressText.shown(base))\" has no scheme\(AddressText.hint(for: base.absoluteString))")
+    }
+    guard let resolved = URL(string: url, relativeTo: Self.directory(base))?.absoluteURL else {
+      throw .invalidURL("\"\(AddressText.shown(url))\" can't be resolved against \"\(AddressText.shown(base))\"")
+    }
+    try Self.check(resolved)
     return resolved
   }
 
@@ -86,21 +90,24 @@ extension Request {
     return components.url ?? base
   }
 
-  private static func check(_ url: URL, of text: String) throws(RequestError) {
+  private static func check(_ url: URL) throws(RequestError) {
     guard let scheme = url.scheme?.lowercased(), scheme == "http" || scheme == "https" else {
-      throw .invalidURL("\"\(text)\" is not for HTTP: its scheme has to be http or https")
+      throw .invalidURL(
+        "\"\(AddressText.shown(url))\" is not for HTTP: its scheme has to be http or https\(AddressText.hint(for: url.absoluteString))")
     }
-    guard let host = url.host, !host.isEmpty else { throw .invalidURL("\"\(text)\" names no host") }
+    guard let host = url.host, !host.isEmpty else {
+      throw .invalidURL("\"\(AddressText.shown(url))\" names no host\(AddressText.hint(for: url.absoluteString))")
+    }
   }
 
   private static func append(_ query: String, to url: URL) throws(RequestError) -> URL {
     guard !query.isEmpty else { return url }
     guard var components = URLComponents(url: url, resolvingAgainstBaseURL: true) else {
-      throw .invalidURL("\"\(url.absoluteString)\" can't be taken apart")
+      throw .invalidURL("\"\(AddressText.shown(url))\" can't be taken apart")
     }
     let present = components.percentEncodedQuery ?? ""
     components.percentEncodedQuery = present.isEmpty ? query : "\(present)&\(query)"
-    guard let url = components.url else { throw .invalidURL("\"\(url.absoluteString)\" can't take a query") }
+    guard let url = components.url else { throw .invalidURL("\"\(AddressText.shown(url))\" can't take a query") }
     return url
   }
 }

@@ -85,3 +85,18 @@ public struct Request: Sendable {
   var idleLimit = Duration.seconds(60)
   var coalescesIfSet: Bool?
 }
+
+extension Request: CustomReflectable {
+  /// What is printed of it: all but user and password in the URL, and the values of headers with credentials.
+  public var customMirror: Mirror {
+    var headers = headers
+    for name in headers.keys where Redirects.credentials.contains(where: { $0.lowercased() == name.lowercased() }) { headers[name] = "…" }
+    return Mirror(
+      self,
+      children: [
+        "method": method.rawValue, "url": AddressText.shown(url), "parameters": parameters as Any, "headers": headers,
+        "timeout": timeoutIfSet as Any, "priority": priority, "retry": retry, "acceptedStatus": acceptedStatus, "coalesces": coalesces,
+        "cache": cache,
+      ], displayStyle: .struct)
+  }
+}

@@ -17,6 +17,13 @@ public struct ResponseHead: Sendable, Hashable {
   }
 }
 
+extension ResponseHead: CustomReflectable {
+  /// What is printed of it: all but user and password in the URL.
+  public var customMirror: Mirror {
+    Mirror(self, children: ["status": status, "headers": headers, "url": AddressText.shown(url)], displayStyle: .struct)
+  }
+}
+
 /// Where a response came from.
 public enum ResponseSource: Sendable, Hashable {
   /// From the server.
@@ -49,6 +56,17 @@ public struct Response<Value: Sendable>: Sendable {
     url = head.url
     self.source = source
     self.attempts = attempts
+  }
+}
+
+extension Response: CustomReflectable {
+  /// What is printed of it: all but user and password in the URL.
+  public var customMirror: Mirror {
+    Mirror(
+      self,
+      children: [
+        "value": value, "status": status, "headers": headers, "url": AddressText.shown(url), "source": source, "attempts": attempts,
+      ], displayStyle: .struct)
   }
 }
 

@@ -103,22 +103,28 @@ extension Benchmark {
     try WrongResult.check(window.bytes.value, is: count * 1000, "bytes")
   }
 
-  /// Small answers one at a time, each from a server of its own: for a look at the process as a whole.
+  /// Small answers, one at a time and 16 at a time: for a look at the process as a whole. Asked of the server that the environment names,
+  /// so that its start is not part of that; where none is named, of one of the probe's own.
   static var requestProbes: [Probe] {
-    [
-      Probe("requests-ours") { count in
-        let server = try Nginx(large: 0)
-        let client = RequestClient()
-        client.maxConcurrentRequestsPerHost = 1
-        try send(count, to: server.url("small"), by: client, OwnerLifetime())
-      },
-      Probe("requests-bare") { count in
-        let server = try Nginx(large: 0)
-        let configuration = URLSessionConfiguration.ephemeral
-        configuration.urlCache = nil
-        try send(count, to: server.url("small"), by: URLSession(configuration: configuration), 1)
-      },
-    ]
+    [(1, ""), (16, "-16")].flatMap { concurrency, suffix in
+      [
+        Probe("requests-ours\(suffix)") { count in
+          try Nginx.named { base in
+            let client = RequestClient()
+            client.maxConcurrentRequestsPerHost = concurrency
+            try send(count, to: base.appendingPathComponent("small"), by: client, OwnerLifetime())
+          }
+        },
+        Probe("requests-bare\(suffix)") { count in
+          try Nginx.named { base in
+            let configuration = URLSessionConfiguration.ephemeral
+            configuration.urlCache = nil
+            configuration.httpMaximumConnectionsPerHost = concurrency
+            try send(count, to: base.appendingPathComponent("small"), by: URLSession(configuration: configuration), concurrency)
+          }
+        },
+      ]
+    }
   }
 
   /// Tasks of a bare session, so many at a time: each that ends begins the next.

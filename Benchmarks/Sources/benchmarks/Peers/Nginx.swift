@@ -44,6 +44,19 @@ final class Nginx {
     setenv(Self.variable, base, 1)
   }
 
+  /// Gives the address of the server that the environment names, or else of one that lives as long as the body runs.
+  static func named(_ body: (URL) throws -> Void) throws {
+    if let text = ProcessInfo.processInfo.environment[variable] {
+      guard let base = URL(string: text), base.host != nil else {
+        throw MissingRequirement(description: "\(variable) is \"\(text)\"; it has to be an address such as http://127.0.0.1:8080")
+      }
+      return try body(base)
+    }
+    let server = try Nginx(large: 0)
+    try body(server.url(""))
+    withExtendedLifetime(server) {}
+  }
+
   deinit {
     process.terminate()
     process.waitUntilExit()

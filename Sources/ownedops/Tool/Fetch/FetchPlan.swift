@@ -4,7 +4,7 @@ import OwnedRequests
 /// One file to be fetched.
 struct FetchItem: Sendable {
   let request: Request
-  /// Without a password.
+  /// Without user and password.
   let shownURL: String
   let host: String
   let directory: String
@@ -129,16 +129,16 @@ struct FetchPlan: Sendable {
   private static func address(of entry: FetchEntry, _ options: FetchOptions) throws(UsageError) -> Address {
     let text = entry.url
     guard !text.unicodeScalars.contains(where: { $0 == " " || $0.isControl }) else {
-      throw UsageError("\(entry.source): \"\(text)\" has a space in it; write %20")
+      throw UsageError("\(entry.source): \"\(AddressText.shown(text))\" has a space in it; write %20\(AddressText.hint(for: text))")
     }
     guard var components = URLComponents(string: text), let scheme = components.scheme?.lowercased(), ["http", "https"].contains(scheme),
       let host = components.host, !host.isEmpty
     else {
-      let hint = text.contains("://") ? "" : "; did you mean https://\(text)?"
-      throw UsageError("\(entry.source): \"\(hidden(text))\" is no URL that begins with http:// or https://\(hint)")
+      throw UsageError(
+        "\(entry.source): \"\(AddressText.shown(text))\" is no URL that begins with http:// or https://\(AddressText.hint(for: text))")
     }
     if let port = components.port, !(1...65535).contains(port) {
-      throw UsageError("\(entry.source): \"\(hidden(text))\" is not a URL: there is no port \(port)")
+      throw UsageError("\(entry.source): \"\(AddressText.shown(text))\" is not a URL: there is no port \(port)")
     }
     var headers = options.headers
     if let user = components.user {
@@ -149,14 +149,8 @@ struct FetchPlan: Sendable {
     }
     components.fragment = nil
     if !headers.keys.contains(where: { $0.lowercased() == "user-agent" }) { headers["User-Agent"] = "ownedops/\(ToolVersion.current)" }
-    guard let url = components.url else { throw UsageError("\(entry.source): \"\(hidden(text))\" is not a URL") }
+    guard let url = components.url else { throw UsageError("\(entry.source): \"\(AddressText.shown(text))\" is not a URL") }
     let port = components.port.map { ":\($0)" } ?? ""
     return Address(url: url, shown: url.absoluteString, host: host.lowercased() + port, headers: headers)
-  }
-
-  /// Messages may be kept in logs.
-  private static func hidden(_ text: String) -> String {
-    guard let at = text.lastIndex(of: "@"), let start = text.range(of: "://")?.upperBound, start < at else { return text }
-    return String(text[..<start]) + "…" + String(text[at...])
   }
 }

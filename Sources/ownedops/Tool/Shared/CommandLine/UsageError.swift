@@ -1,8 +1,11 @@
+import OwnedRequests
+
 /// What the user has to put right. The text says what was wrong and what to do.
 struct UsageError: Error, Equatable, CustomStringConvertible {
   let description: String
 
-  init(_ description: String) { self.description = description }
+  /// - Parameter description: what is wrong. Users and passwords in addresses that it quotes are left out: it may be kept in a log.
+  init(_ description: String) { self.description = AddressText.withoutUsers(in: description) }
 }
 
 /// The name meant by a name that does not exist.
