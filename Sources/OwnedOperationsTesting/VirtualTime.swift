@@ -103,6 +103,7 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   ///   - deadline: when to go on. If it has passed, the task goes on when work is run next.
   ///   - tolerance: isn't needed: the clock stops at each deadline.
   /// - Throws: `CancellationError` once the task is cancelled.
+  /// - Complexity: linear in those who sleep until an earlier deadline.
   public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
     let sleeper = Sleeper()
     let call = DrivenCall(.wake(operation: OwnedOperation.ofCurrentTask), while: { !sleeper.isOver }, { sleeper.end(.success(())) })
@@ -120,6 +121,8 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
 
   /// Runs one piece of work, or one step of a task, if one may run now.
   /// - Returns: whether one has run. Work that turns out to be held back, because only its owner's bodies hold the owner, counts.
+  /// - Complexity: beside the work, amortised constant; with a shuffled queue linear in the steps that are due, and in the queues when none
+  ///   is.
   @discardableResult
   public func runNext() -> Bool {
     run { step(isNamed: false) != nil }
@@ -129,6 +132,7 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   /// - Parameter limit: how many steps to run at most: work that adds itself again and again would never end. When the limit is met, that
   ///   is said on standard error, too.
   /// - Returns: what has become of it.
+  /// - Complexity: linear in the steps, each as with ``runNext()``.
   @discardableResult
   public func runUntilIdle(limit: Int = defaultLimit) -> Outcome {
     run {
@@ -144,6 +148,7 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   ///   - duration: how far. A negative one is a precondition failure.
   ///   - limit: how many steps to run at most. When it is met, the clock stays where it is by then.
   /// - Returns: what has become of it.
+  /// - Complexity: linear in the steps, each as with ``runNext()``, and in the deadlines that are met.
   @discardableResult
   public func advance(by duration: Duration, limit: Int = defaultLimit) -> Outcome {
     precondition(duration >= .zero, "a time can't be moved back, by \(duration)")

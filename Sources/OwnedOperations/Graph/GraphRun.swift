@@ -121,7 +121,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   }
 
   /// The nodes that threw, with what they threw, in the order in which the nodes were made.
-  /// - Complexity: linear in the nodes.
+  /// - Complexity: linear in those nodes, times the logarithm of their number.
   public var failures: [(node: OperationGraph.Node, error: any Error)] {
     audience.withLock { Array($0.thrown) }.sorted { $0.key < $1.key }.map {
       (OperationGraph.Node(storage: storage, index: $0.key), $0.value)
@@ -200,6 +200,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   /// Returns when all nodes have succeeded.
   /// - Throws: when all nodes have finished, what the first of those that failed threw, in the order in which the nodes were made;
   ///   `CancellationError` if none failed and some were cancelled.
+  /// - Complexity: beside the wait, linear in the nodes that failed, times the logarithm of their number.
   public var value: Void {
     get async throws {
       await finished()

@@ -16,8 +16,10 @@ open class OwnedAsyncOperation: OwnedOperation, @unchecked Sendable {  // `task`
   /// The work, in a task whose priority follows the operation's quality of service. What it throws is the outcome.
   open func run() async throws {}
 
+  /// True: the operation finishes when its task has returned.
   public final override var isAsynchronous: Bool { true }
 
+  /// Begins the task, and returns. Called by whoever starts the operation; override ``run()``.
   public final override func perform() throws {
     begin { [self] in try await run() }
   }

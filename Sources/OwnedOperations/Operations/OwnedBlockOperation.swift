@@ -27,6 +27,7 @@ public final class OwnedBlockOperation: OwnedOperation, @unchecked Sendable {  /
     self.init(lifetime: owner.lifetimeToken.lifetime, body)
   }
 
+  /// Runs the closure, on the thread that starts the operation, and releases it. What it throws is the outcome.
   public override func perform() throws {
     guard let body = takeBody() else { return }
     defer { withExtendedLifetime(body) { bodyIsOver() } }

@@ -226,6 +226,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   ///
   /// Does nothing if the operation has finished. If it is executing or not ready, that is reported on standard error and nothing else
   /// happens (Foundation stops the process); ``startOrThrow()`` tells the caller.
+  /// - Complexity: beside the work, linear in the operations that depend on this one, if it finishes.
   open override func start() {
     do throws(OwnedOperationError) {
       try startOrThrow()
@@ -236,6 +237,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   /// `start()`, for callers who want to know why it did nothing.
   /// - Throws: ``OwnerScopedQueueError/alreadyExecuting(_:)`` or ``OwnerScopedQueueError/notReady(_:)``.
+  /// - Complexity: beside the work, linear in the operations that depend on this one, if it finishes.
   public final func startOrThrow() throws(OwnedOperationError) {
     try beginStart()
   }
@@ -252,6 +254,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// Finishes the work of a subclass whose ``isAsynchronous`` is true. Any thread. The first call wins.
   /// - Parameter error: makes the operation fail, unless it was cancelled.
   /// - Returns: false if nothing came of it: the operation has finished, or its work has not started.
+  /// - Complexity: linear in the operations that depend on this one.
   @discardableResult
   public final func finish(throwing error: (any Error)? = nil) -> Bool {
     finishExecution(throwing: error)
@@ -286,6 +289,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   /// What a dependency that fails or is cancelled means for this operation. Setting it to `requireSuccess` looks at dependencies that have
   /// finished, too.
+  /// - Complexity: constant; linear in the dependencies when `requireSuccess` is set.
   public final var dependencyPolicy: DependencyPolicy {
     get { load().contains(.requiresSuccess) ? .requireSuccess : .runAlways }
     set { setDependencyPolicy(newValue) }

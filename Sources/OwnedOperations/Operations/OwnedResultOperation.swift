@@ -87,8 +87,10 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
     return output
   }
 
+  /// Whether the body runs in a task.
   public override var isAsynchronous: Bool { hasTask }
 
+  /// Runs the body, on the thread that starts the operation, or begins its task. What the body throws is the outcome.
   public override func perform() throws {
     switch takeBody() {
     case .synchronous(let body)?:

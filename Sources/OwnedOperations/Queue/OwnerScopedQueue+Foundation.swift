@@ -101,12 +101,14 @@ extension OwnerScopedQueue {
   }
 
   /// Blocks until nothing is pending or executing. From inside work of this queue: until nothing is left but work that waits for the same.
+  /// - Complexity: beside the wait, linear in the queue's workers.
   @available(*, noasync, message: "Use finished() instead")
   public func waitUntilAllOperationsAreFinished() {
     wait(for: nil)
   }
 
   /// Returns when nothing is pending or executing. Asynchronous work of this queue must not await it: it would wait for its own end.
+  /// - Complexity: beside the wait, linear in the queue's workers.
   public func finished() async {
     await finished(nil)
   }
@@ -124,6 +126,7 @@ extension OwnerScopedQueue {
   /// - There are 192 threads at most, 64 without a limit, not counting those that wait by a call of this package.
   ///
   /// A change counts from the next start on. Zero starts nothing. Other negative values are a precondition failure.
+  /// - Complexity: constant to read, linear in the queue's workers to set.
   public var maxConcurrentOperationCount: Int {
     get { core.read { $0.limitAsSet } }
     set {
@@ -138,6 +141,7 @@ extension OwnerScopedQueue {
   }
 
   /// While true, nothing starts. What executes goes on. The main queue can't be suspended, as in Foundation.
+  /// - Complexity: constant to read; linear in the queue's workers to set, in its operations to set to false.
   public var isSuspended: Bool {
     get { core.read { $0.isSuspended } }
     set {
@@ -199,6 +203,7 @@ extension OwnerScopedQueue {
   }
 
   /// How many operations and jobs have not finished. Barriers don't count.
+  /// - Complexity: linear in the queue's workers.
   public var operationCount: Int {
     core.mutate { scheduler, _ in
       scheduler.settleAll()

@@ -219,6 +219,7 @@ extension OwnerScopedQueue {
 
   /// Blocks until nothing of the owner is pending or executing. From inside work of the owner in this queue: until nothing is left but work
   /// that waits for the same.
+  /// - Complexity: beside the wait, linear in the queue's workers and barriers.
   @available(*, noasync, message: "Use finished(ownedBy:) instead")
   public func waitUntilFinished(ownedBy lifetime: OwnerLifetime) {
     wait(for: lifetime)
@@ -226,6 +227,7 @@ extension OwnerScopedQueue {
 
   /// Returns when nothing of the owner is pending or executing. From inside work of the owner in this queue: when nothing is left but work
   /// that waits for the same.
+  /// - Complexity: beside the wait, linear in the queue's workers and barriers.
   public func finished(ownedBy lifetime: OwnerLifetime) async {
     await finished(lifetime)
   }

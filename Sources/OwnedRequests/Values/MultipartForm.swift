@@ -67,7 +67,8 @@ public struct MultipartForm: Sendable {
     text.replacingOccurrences(of: "\"", with: "%22").replacingOccurrences(of: "\r", with: "%0D").replacingOccurrences(of: "\n", with: "%0A")
   }
 
-  /// How many bytes the whole form takes, delimiters included. Linear in the parts.
+  /// How many bytes the whole form takes, delimiters included.
+  /// - Complexity: linear in the parts.
   public var contentLength: Int64 {
     var length = Int64(end.count)
     for index in parts.indices { length += Int64(start(of: index).count + parts[index].header.count) + parts[index].length }
