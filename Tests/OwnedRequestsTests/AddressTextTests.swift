@@ -141,7 +141,7 @@ import Testing
     let error = NSError(
       domain: NSURLErrorDomain, code: -1004,
       userInfo: [
-        NSURLErrorFailingURLErrorKey: address, NSURLErrorFailingURLStringErrorKey: address.absoluteString, NSUnderlyingErrorKey: inner,
+        NSURLErrorFailingURLErrorKey: address, "NSErrorFailingURLStringKey": address.absoluteString, NSUnderlyingErrorKey: inner,
         "kept": 5,
       ])
     let wrapped = URLError(wrapping: error)
