@@ -165,12 +165,13 @@
       }
     }
 
-    /// Where no thread is to be had, work waits until there is one. Nothing is lost, and nothing runs twice.
+    /// Where no thread is to be had, work waits until there is one. Nothing is lost, and nothing runs twice. GCD, which is asked for one,
+    /// may hold up who asks.
     @Test(.enabled(if: !Sanitizer.isActive)) func workWaitsUntilThereAreThreads() async {
       await #expect(processExitsWith: .success) {
         let ran = Counter()
-        let (limited, tried, added) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
-        // These are there before.
+        let (limited, added) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        // This one is there before.
         Thread.detachNewThread {
           limited.wait()
           let queue = OwnerScopedQueue()
@@ -178,16 +179,16 @@
           let gone = OwnerLifetime()
           for _ in 0..<100 { queue.async(lifetime: gone) {} }
           gone.end()
-          tried.signal()  // who adds or ends asks for the thread
           queue.waitUntilAllOperationsAreFinished()
           added.signal()
         }
         Limits.mayStartThreads(false)
         #expect(!ThreadStart.onNewThread {})
         limited.signal()
-        #expect(tried.waitUntilSignalled())
+        // A thread of GCD's that has nothing to do may be there, and do it.
+        let isDone = added.wait(timeout: .now() + 1) == .success
         Limits.mayStartThreads(true)
-        #expect(added.waitUntilSignalled())
+        #expect(isDone || added.waitUntilSignalled())
         #expect(ran.value == 100)
       }
     }
@@ -277,12 +278,16 @@
       setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &limit)
     }
 
-    /// No address space is left for a stack, or as much as there was.
+    /// New threads need a stack for which there is no room, or one of the usual size. Memory for everything else there is in either case.
     static func mayStartThreads(_ mayStart: Bool) {
-      var limit = rlimit()
-      getrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit)
-      limit.rlim_cur = mayStart ? limit.rlim_max : rlim_t(addressSpace + (1 << 20))
-      setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &limit)
+      var attributes = pthread_attr_t()
+      guard pthread_attr_init(&attributes) == 0 else { return }
+      defer { pthread_attr_destroy(&attributes) }
+      pthread_attr_setstacksize(&attributes, mayStart ? 8 << 20 : 1 << 50)
+      // Glibc's, which its module for Swift leaves out.
+      typealias SetDefault = @convention(c) (UnsafePointer<pthread_attr_t>) -> Int32
+      guard let function = dlsym(nil, "pthread_setattr_default_np") else { return }
+      _ = unsafeBitCast(function, to: SetDefault.self)(&attributes)
     }
 
     private static var addressSpace: Int {
