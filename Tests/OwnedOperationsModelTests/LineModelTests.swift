@@ -40,10 +40,8 @@ import Testing
     }
   }
 
-  private static func explorer(_ name: String) -> ModelExplorer { ModelExplorer("lines: \(name)") }
-
   @Test func deliveriesRunOneAtATimeAndInOrder() {
-    Self.explorer("add, add, add, limit 2").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+    ModelExplorer("lines: add, add, add, limit 2").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       let line = Line(scene)
       run.concurrently(
         (
@@ -60,7 +58,7 @@ import Testing
   }
 
   @Test func aWorkerThatTakesSeveralKeepsTheOrder() {
-    Self.explorer("add, add, async, in one batch").exploreQueue(preemptions: 0) { run, scene in
+    ModelExplorer("lines: add, add, async, in one batch").exploreQueue(preemptions: 0) { run, scene in
       let line = Line(scene)
       // The worker takes more and more as long as they are quick.
       scene.queue.isSuspended = true
@@ -76,7 +74,7 @@ import Testing
   }
 
   @Test func twoPostBesideAJob() {
-    Self.explorer("add, async | add, limit 2").exploreQueue(limit: 2, preemptions: 0, reduces: true) { run, scene in
+    ModelExplorer("lines: add, async | add, limit 2").exploreQueue(limit: 2, preemptions: 0, reduces: true) { run, scene in
       let line = Line(scene)
       run.concurrently(
         (
@@ -95,7 +93,7 @@ import Testing
   }
 
   @Test func allIsCancelled() {
-    Self.explorer("add, add, wait | cancel, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("lines: add, add, wait | cancel, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "cancel") { scene.queue.cancelAllOperations() }
       line.add(2)
@@ -109,7 +107,7 @@ import Testing
   }
 
   @Test func theLineIsClosed() {
-    Self.explorer("add, add, wait | close, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("lines: add, add, wait | close, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "close") {
         _ = line.line.close(inBackground: false)
@@ -119,12 +117,12 @@ import Testing
       run.expect(line.order == Array(0..<line.order.count) && line.order.count < 3, "\(line.order)")
     } atEnd: { run, scene in
       run.expect(scene.bodies.mostInside <= 1, "\(scene.bodies.mostInside) at once")
-      run.expect(scene.queue.core.read { $0.unfinished } == 0, "some are left")
+      run.expect(scene.queue.shows { $0.unfinished == 0 }, "some are left")
     }
   }
 
   @Test func aDeliveryWaitsForTheQueue() {
-    Self.explorer("add one that waits, add | add, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("lines: add one that waits, add | add, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       line.add(0) { scene.wait() }
       run.concurrently(("one", { line.add(1) }), ("two", { line.add(2) }))
@@ -134,7 +132,7 @@ import Testing
   }
 
   @Test func whatIsHeldBehindALineKeepsItsPlace() {
-    Self.explorer("add one, async, add | resume, limit 1").exploreQueue(limit: 1, preemptions: 1) { run, scene in
+    ModelExplorer("lines: add one, async, add | resume, limit 1").exploreQueue(limit: 1, preemptions: 1) { run, scene in
       let (line, other) = (Line(scene), Line(scene))
       scene.queue.setSuspended(true, ownedBy: scene.lifetime)
       run.concurrently(
@@ -156,7 +154,7 @@ import Testing
   }
 
   @Test func theQueueIsSuspended() {
-    Self.explorer("add, add, wait | suspend, resume, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("lines: add, add, wait | suspend, resume, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "suspend") {
         scene.queue.setSuspended(true, ownedBy: scene.lifetime)

@@ -198,6 +198,15 @@ extension ModelRun {
 }
 
 extension ModelExplorer {
+  /// - Parameters:
+  ///   - earlyTimeouts: how many waits may be over before their time, at any moment.
+  ///   - timePasses: whether the clock goes on when nobody can.
+  init(_ name: String, earlyTimeouts: Int = 0, timePasses: Bool = false) {
+    self.init(name)
+    self.earlyTimeouts = earlyTimeouts
+    self.timePasses = timePasses
+  }
+
   /// A scenario of one queue. When its threads are over, all that is left in the queue is waited for before the last look.
   func exploreQueue(
     limit: Int = 1, preemptions: Int = 2, reduces: Bool = false, random factor: Int = 1, hasOneThread: Bool = false,

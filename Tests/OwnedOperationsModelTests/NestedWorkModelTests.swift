@@ -5,18 +5,12 @@ import Testing
 
 /// Jobs that add jobs to their own queue, which their worker keeps for itself.
 @Suite(.serialized) struct NestedWorkModelTests {
-  private static func explorer(_ name: String, timePasses: Bool = false) -> ModelExplorer {
-    var explorer = ModelExplorer("nested: \(name)")
-    explorer.timePasses = timePasses
-    return explorer
-  }
-
   /// A job that adds two, one of which adds another; and what somebody else does, who knows when the first has begun.
   private static func exploreFamily(
     _ name: String, limit: Int = 1, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation,
     _ other: @escaping @Sendable (ModelRun, QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
   ) {
-    explorer("\(name)").exploreQueue(limit: limit, preemptions: preemptions, reduces: true, location) { run, scene in
+    ModelExplorer("nested: \(name)").exploreQueue(limit: limit, preemptions: preemptions, reduces: true, location) { run, scene in
       // So that it is known how long a job takes.
       scene.addAndWait(1)
       let hasBegun = Semaphore()
@@ -59,7 +53,7 @@ import Testing
 
   /// Each job adds the next one, so nothing but that is kept when the wait looks.
   @Test func whoWaitsForAChainWaitsForItsLastJob() {
-    Self.explorer("async, which adds one, which adds one | wait").exploreQueue(preemptions: 3, reduces: true) { run, scene in
+    ModelExplorer("nested: async, which adds one, which adds one | wait").exploreQueue(preemptions: 3, reduces: true) { run, scene in
       scene.addAndWait(1)
       let hasBegun = Semaphore()
       run.concurrently(
@@ -129,7 +123,8 @@ import Testing
     _ name: String, timePasses: Bool = false, _ location: SourceLocation = #_sourceLocation,
     _ stop: @escaping @Sendable (QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void = { _, _ in }
   ) {
-    explorer("async, async within | \(name)", timePasses: timePasses).exploreQueue(preemptions: 2, reduces: true, location) { run, scene in
+    ModelExplorer("nested: async, async within | \(name)", timePasses: timePasses).exploreQueue(preemptions: 2, reduces: true, location) {
+      run, scene in
       let hasBegun = Semaphore()
       run.concurrently(
         (
@@ -186,7 +181,7 @@ import Testing
     _ name: String, addsFirst: Bool = true, _ location: SourceLocation = #_sourceLocation,
     _ add: @escaping @Sendable (QueueScene, @escaping @Sendable () -> Void) -> Void
   ) {
-    explorer(name).exploreQueue(preemptions: 1, reduces: true, location) { run, scene in
+    ModelExplorer("nested: \(name)").exploreQueue(preemptions: 1, reduces: true, location) { run, scene in
       let (isFirstAdded, isOtherAdded) = (Semaphore(), Semaphore())
       let order = ModelFlag()
       // Its worker takes the job: one that was handed over would be taken back when somebody adds.
@@ -236,7 +231,7 @@ import Testing
   /// Somebody else takes in what is kept, in the middle of it.
   @Test func whatAJobAddsKeepsItsOrder() {
     let name = "async, async within, twice | async of another owner at any time"
-    Self.explorer(name).exploreQueue(preemptions: 2, reduces: true) { run, scene in
+    ModelExplorer("nested: \(name)").exploreQueue(preemptions: 2, reduces: true) { run, scene in
       let hasBegun = Semaphore()
       let order = ModelFlag()
       scene.queue.isSuspended = true
@@ -270,7 +265,8 @@ import Testing
 
   /// The body waits for what it has added.
   @Test func aBodyWaitsForWhatItHasAdded() {
-    Self.explorer("async, which adds two and waits for its owner's work").exploreQueue(preemptions: 2, reduces: true) { run, scene in
+    ModelExplorer("nested: async, which adds two and waits for its owner's work").exploreQueue(preemptions: 2, reduces: true) {
+      run, scene in
       run.concurrently(
         (
           "adder",
@@ -293,7 +289,7 @@ import Testing
 
   /// The queue does not know of the wait: the monitor finds it.
   @Test func aBodyBlocksUntilWhatItHasAddedHasRun() {
-    Self.explorer("async, which blocks until what it has added has run, no limit", timePasses: true).exploreQueue(
+    ModelExplorer("nested: async, which blocks until what it has added has run, no limit", timePasses: true).exploreQueue(
       limit: -1, preemptions: 2, reduces: true
     ) { run, scene in
       scene.addAndWait(1)
@@ -326,7 +322,7 @@ import Testing
 
   /// On a serial queue: no body waits.
   @Test func aDeinitBlocksUntilWhatItsJobHasAddedHasRun() {
-    Self.explorer("async, whose captures block until what it has added has run", timePasses: true).exploreQueue(
+    ModelExplorer("nested: async, whose captures block until what it has added has run", timePasses: true).exploreQueue(
       preemptions: 2, reduces: true
     ) { run, scene in
       scene.addAndWait(1)
@@ -354,7 +350,7 @@ import Testing
 
   /// The deinit blocks until somebody else lets it go on, while the owner ends.
   @Test func theOwnerEndsWhileADeinitBlocksAfterTheBody() {
-    Self.explorer("async, whose captures block | end, let them go on", timePasses: true).exploreQueue(
+    ModelExplorer("nested: async, whose captures block | end, let them go on", timePasses: true).exploreQueue(
       preemptions: 2, reduces: true
     ) { run, scene in
       let hasBegun = Semaphore()
@@ -394,7 +390,8 @@ import Testing
   private final class Owner: OperationOwner, Sendable { let lifetimeToken = OwnerLifetime.Token() }
 
   @Test func theLastReferenceGoesWhileSomethingIsKept() {
-    Self.explorer("async, which adds two and lets go of its owner | let go").exploreQueue(preemptions: 2, reduces: true) { run, scene in
+    ModelExplorer("nested: async, which adds two and lets go of its owner | let go").exploreQueue(preemptions: 2, reduces: true) {
+      run, scene in
       let (inside, outside) = (Holder(Owner()), Holder(Owner()))
       outside.object = inside.object
       run.concurrently(

@@ -5,8 +5,6 @@ import Testing
 
 /// Who may run beside bodies that wait: limits of one and two, of a queue and of an owner, threads that are shared, and tasks.
 @Suite(.serialized) struct PermitModelTests {
-  private static func explorer(_ name: String) -> ModelExplorer { ModelExplorer("permits: \(name)") }
-
   /// A body that waits for work of its own queue.
   private static func addWaiter(for awaited: OwnedOperation, to scene: QueueScene) {
     scene.queue.async(lifetime: scene.lifetime) {
@@ -17,7 +15,7 @@ import Testing
   }
 
   @Test func aBodyWaitsForWorkOfItsOwnSerialQueue() {
-    Self.explorer("a body that waits | async").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("permits: a body that waits | async").exploreQueue(preemptions: 1) { run, scene in
       run.concurrently(
         (
           "adder",
@@ -32,7 +30,8 @@ import Testing
   }
 
   @Test func aBodyWaitsBesideALimitOfTwo() {
-    Self.explorer("a body that waits, limit 2 | async").exploreQueue(limit: 2, preemptions: 0, reduces: true, random: 5) { run, scene in
+    ModelExplorer("permits: a body that waits, limit 2 | async").exploreQueue(limit: 2, preemptions: 0, reduces: true, random: 5) {
+      run, scene in
       Self.addWaiter(for: scene.operationThatStays(), to: scene)
       run.concurrently(("other", { scene.addOneThatStays() }))
     } atEnd: { run, scene in
@@ -41,7 +40,7 @@ import Testing
   }
 
   @Test func theLimitSinksWhileABodyWaits() {
-    Self.explorer("a body that waits, async, limit 2 | limit 1").exploreQueue(limit: 2, preemptions: 0, reduces: true, random: 5) {
+    ModelExplorer("permits: a body that waits, async, limit 2 | limit 1").exploreQueue(limit: 2, preemptions: 0, reduces: true, random: 5) {
       run, scene in
       Self.addWaiter(for: scene.operationThatStays(), to: scene)
       scene.addOneThatStays()
@@ -60,7 +59,7 @@ import Testing
   }
 
   @Test func aBodyWaitsForWorkOfItsOwnOwner() {
-    Self.explorer("a body that waits, limit 1 per owner | async").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+    ModelExplorer("permits: a body that waits, limit 1 per owner | async").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       scene.queue.maxConcurrentOperationCountPerOwner = 1
       Self.addWaiter(for: scene.operationThatStays(), to: scene)
       run.concurrently(("other", { scene.addOneThatStays() }))
@@ -71,7 +70,7 @@ import Testing
 
   /// That is no reason to let others go on: a serial queue stays serial.
   @Test func aBodyWaitsForWorkOfAnotherQueue() {
-    Self.explorer("a body that waits for another queue, async").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("permits: a body that waits for another queue, async").exploreQueue(preemptions: 1) { run, scene in
       let other = OwnerScopedQueue(maxConcurrentOperationCount: 1)
       let awaited = scene.operation()
       run.concurrently(
@@ -97,7 +96,7 @@ import Testing
   /// The body and the worker that its wait sends for need one thread.
   @Test func aBodyWaitsOnTheOnlyThread() {
     let name = "a body that waits on the only thread | start of what it waits for | async"
-    Self.explorer(name).exploreQueue(preemptions: 1, hasOneThread: true) { run, scene in
+    ModelExplorer("permits: \(name)").exploreQueue(preemptions: 1, hasOneThread: true) { run, scene in
       let awaited = scene.operation()
       scene.queue.isSuspended = true
       scene.queue.async(lifetime: scene.lifetime) {
@@ -140,7 +139,7 @@ import Testing
   }
 
   @Test func anAsynchronousOperationIsOneAtATime() {
-    Self.explorer("an asynchronous operation, async, resume | finish").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("permits: an asynchronous operation, async, resume | finish").exploreQueue(preemptions: 1) { run, scene in
       let operation = Asynchronous(scene)
       scene.queue.isSuspended = true
       scene.queue.addOperation(operation)
@@ -153,7 +152,7 @@ import Testing
 
   /// A worker that has run something quick takes several items at once. What it has taken together with the operation does not begin.
   @Test func whatIsTakenTogetherWithAnAsynchronousOperationWaitsForIt() {
-    Self.explorer("async, an asynchronous operation among others, resume | finish").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("permits: async, an asynchronous operation among others, resume | finish").exploreQueue(preemptions: 1) { run, scene in
       let operation = Asynchronous(scene)
       scene.queue.isSuspended = true
       scene.add()
@@ -188,7 +187,7 @@ import Testing
   }
 
   @Test func aTaskWaitsForWorkOfItsOwnSerialQueue() {
-    Self.explorer("a task that waits | async").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("permits: a task that waits | async").exploreQueue(preemptions: 1) { run, scene in
       let awaited = scene.operationThatStays()
       let operation = ModelTaskOperation(lifetime: scene.lifetime) {
         scene.queue.addOperation(awaited)
@@ -209,7 +208,7 @@ import Testing
   }
 
   @Test func twoPartsOfATaskWait() {
-    Self.explorer("a task that waits twice").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("permits: a task that waits twice").exploreQueue(preemptions: 1) { run, scene in
       let (first, second) = (scene.operationThatStays(), scene.operationThatStays())
       let operation = ModelTaskOperation(lifetime: scene.lifetime) {
         scene.queue.addOperation(first)
@@ -234,7 +233,7 @@ import Testing
 
   @Test func aTaskThatIsCancelledGoesOnWithoutAPermit() {
     // The job must begin before the task is back: in one of some 150 schedules.
-    Self.explorer("a task whose wait is over | cancel").exploreQueue(preemptions: 1, random: 5) { run, scene in
+    ModelExplorer("permits: a task whose wait is over | cancel").exploreQueue(preemptions: 1, random: 5) { run, scene in
       let (hasBegun, isOver, mayEnd) = (Semaphore(), Semaphore(), Semaphore())
       let awaited = scene.operation()
       let operation = ModelTaskOperation(lifetime: scene.lifetime) {
@@ -256,12 +255,12 @@ import Testing
           }
         ))
     } atEnd: { run, scene in
-      run.expect(scene.queue.core.read { $0.yielded == 0 && $0.detached == 0 }, "a permit is left with nobody")
+      run.expect(scene.queue.shows { $0.yielded == 0 && $0.detached == 0 }, "a permit is left with nobody")
     }
   }
 
   @Test func aTaskWaitsForItsQueueWhileTheOwnerEnds() {
-    Self.explorer("a task that waits for its queue | end").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("permits: a task that waits for its queue | end").exploreQueue(preemptions: 1) { run, scene in
       let other = OwnerLifetime()
       let operation = ModelTaskOperation(lifetime: scene.lifetime) {
         scene.queue.async(lifetime: other) { scene.bodies.runAndStay() }

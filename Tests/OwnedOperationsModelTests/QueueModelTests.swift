@@ -5,15 +5,8 @@ import Testing
 
 /// A queue: those who add, workers that come, park and leave, owners that end, and those who wait.
 @Suite(.serialized) struct QueueModelTests {
-  private static func explorer(_ name: String, earlyTimeouts: Int = 0, timePasses: Bool = false) -> ModelExplorer {
-    var explorer = ModelExplorer("queue: \(name)")
-    explorer.earlyTimeouts = earlyTimeouts
-    explorer.timePasses = timePasses
-    return explorer
-  }
-
   @Test func twoAddToAnIdleQueue() {
-    Self.explorer("async | async, wait").exploreQueue { run, scene in
+    ModelExplorer("queue: async | async, wait").exploreQueue { run, scene in
       run.concurrently(
         ("one", { scene.add() }),
         (
@@ -29,7 +22,7 @@ import Testing
   }
 
   @Test func aHandedJobGivesWayToAMoreUrgentOneOfItsOwner() {
-    Self.explorer("async, async urgent, limit per owner").exploreQueue(limit: 2) { run, scene in
+    ModelExplorer("queue: async, async urgent, limit per owner").exploreQueue(limit: 2) { run, scene in
       scene.queue.maxConcurrentOperationCountPerOwner = 1
       let order = ModelFlag()
       run.concurrently(
@@ -38,7 +31,7 @@ import Testing
           {
             scene.queue.async(lifetime: scene.lifetime) { order.count = order.count * 10 + 1 }
             scene.queue.async(lifetime: scene.lifetime, priority: .high) { order.count = order.count * 10 + 2 }
-            let hasBegun = scene.queue.core.read { $0.workers.active.contains { $0.batch.hasBegun } || order.count > 0 }
+            let hasBegun = scene.queue.shows { $0.batchHasBegun || order.count > 0 }
             scene.wait()
             run.expect(hasBegun ? order.count == 12 || order.count == 21 : order.count == 21, "\(order.count)")
           }
@@ -48,7 +41,7 @@ import Testing
   }
 
   @Test func aJobIsAddedWhileTheWorkerLeaves() {
-    Self.explorer("async, wait, async, wait").exploreQueue { run, scene in
+    ModelExplorer("queue: async, wait, async, wait").exploreQueue { run, scene in
       run.concurrently(
         (
           "adder",
@@ -65,7 +58,7 @@ import Testing
   }
 
   @Test func aJobIsAddedWhileTheParkedThreadGivesUp() {
-    Self.explorer("async, wait, give up parking, async, wait", earlyTimeouts: 2).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, wait, give up parking, async, wait", earlyTimeouts: 2).exploreQueue(preemptions: 1) { run, scene in
       run.concurrently(
         (
           "adder",
@@ -82,7 +75,7 @@ import Testing
   }
 
   @Test func workersOfTwoQueuesAreDueAtOnce() {
-    Self.explorer("async to one queue | to another, wait for both").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: async to one queue | to another, wait for both").exploreQueue(preemptions: 1) { run, scene in
       let other = QueueScene(limit: 1)
       run.concurrently(
         ("one", { scene.add() }),
@@ -103,7 +96,7 @@ import Testing
   /// Whoever takes the worker of the first queue must not leave that of the second to itself: the job of the first waits for that of the
   /// second.
   @Test func aJobWaitsForAJobOfAnotherQueue() {
-    Self.explorer("async, which waits for the next; async to another queue").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, which waits for the next; async to another queue").exploreQueue(preemptions: 1) { run, scene in
       let other = QueueScene(limit: 1)
       let isOver = Semaphore()
       run.concurrently(
@@ -120,7 +113,7 @@ import Testing
   }
 
   @Test func aJobOfAnotherQueueIsAddedWhileTheParkedThreadGivesUp() {
-    Self.explorer("async, wait, give up parking, async to another queue, wait", earlyTimeouts: 2).exploreQueue(preemptions: 1) {
+    ModelExplorer("queue: async, wait, give up parking, async to another queue, wait", earlyTimeouts: 2).exploreQueue(preemptions: 1) {
       run, scene in
       let other = QueueScene(limit: 1)
       run.concurrently(
@@ -140,7 +133,7 @@ import Testing
   }
 
   @Test func aJobAndTheEndOfItsOwner() {
-    Self.explorer("async, wait | end").exploreQueue { run, scene in
+    ModelExplorer("queue: async, wait | end").exploreQueue { run, scene in
       run.concurrently(
         (
           "adder",
@@ -158,7 +151,7 @@ import Testing
   }
 
   @Test func anOperationAndItsCancellation() {
-    Self.explorer("addOperation, wait | cancel").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: addOperation, wait | cancel").exploreQueue(preemptions: 1) { run, scene in
       let operation = scene.operation()
       run.concurrently(
         (
@@ -177,7 +170,7 @@ import Testing
   }
 
   @Test func ownersAreAwaitedWhileTheirLastWorkFinishes() {
-    Self.explorer("async, wait for the owner | async of another").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, wait for the owner | async of another").exploreQueue(preemptions: 1) { run, scene in
       let other = OwnerLifetime()
       run.concurrently(
         (
@@ -196,7 +189,7 @@ import Testing
 
   /// Each of two adds one that the other adds, too, to a queue of its own: one has an error, and nothing of its list is in its queue.
   @Test func oneOperationIsAddedToTwoQueues() {
-    Self.explorer("enqueue | enqueue to another queue").exploreQueue(preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("queue: enqueue | enqueue to another queue").exploreQueue(preemptions: 1, reduces: true) { run, scene in
       let other = QueueScene()
       let (first, shared, last) = (scene.operation(), scene.operation(), scene.operation())
       shared.name = "shared"
@@ -223,7 +216,7 @@ import Testing
   // MARK: Barriers
 
   @Test func aBarrierComesAfterWhatWasBeforeIt() {
-    Self.explorer("async, barrier, async | async").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, barrier, async | async").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       run.concurrently(
         (
           "adder",
@@ -250,7 +243,7 @@ import Testing
   }
 
   @Test func aBarrierOfAnOwnerThatEndsLetsTheOthersGoOn() {
-    Self.explorer("async, addBarrier, async, wait | end").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, addBarrier, async, wait | end").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       let owner = OwnerLifetime()
       let barrier = ModelFlag()
       run.concurrently(
@@ -279,7 +272,7 @@ import Testing
   // MARK: Delays
 
   @Test func aDelayedJobAndTheEndOfItsOwner() {
-    Self.explorer("asyncAfter, asyncAfter | end", earlyTimeouts: 2, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: asyncAfter, asyncAfter | end", earlyTimeouts: 2, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
       let probe = Holder(ModelFlag())
       let released = WeakReference(probe.object!)
       for _ in 0..<2 {
@@ -300,7 +293,7 @@ import Testing
   }
 
   @Test func aDelayedJobIsAddedWhileTheWorkerLeaves() {
-    Self.explorer("asyncAfter | async, wait", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: asyncAfter | async, wait", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
       scene.queue.asyncAfter(.milliseconds(1), lifetime: scene.lifetime) { scene.bodies.run() }
       run.concurrently(
         (
@@ -328,7 +321,8 @@ import Testing
   /// The worker lets go of the owner of a job that was held back, and blocks. It has no item then; the monitor gives its permit to
   /// others.
   @Test func anOwnerBlocksTheWorkerThatLetsGoOfIt() {
-    Self.explorer("resume, wait | last body of an owner whose deinit waits", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: resume, wait | last body of an owner whose deinit waits", timePasses: true).exploreQueue(preemptions: 1) {
+      run, scene in
       let holder = Holder(BlockingOwner())
       let gate = holder.object!.gate
       let hold = OwnerHold.of(holder.object!)

@@ -5,15 +5,8 @@ import Testing
 
 /// A queue whose operations are not ready: dependencies, conditions and priorities that change while a worker asks.
 @Suite(.serialized) struct QueueReadinessModelTests {
-  private static func explorer(_ name: String, earlyTimeouts: Int = 0, timePasses: Bool = false) -> ModelExplorer {
-    var explorer = ModelExplorer("queue: \(name)")
-    explorer.earlyTimeouts = earlyTimeouts
-    explorer.timePasses = timePasses
-    return explorer
-  }
-
   @Test func aDependencyFinishesWhileItsDependentIsAdded() {
-    Self.explorer("add | add what it depends on").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: add | add what it depends on").exploreQueue(preemptions: 1) { run, scene in
       let first = scene.operation()
       let second = OwnedBlockOperation(lifetime: scene.lifetime) { if scene.bodies.runs == 1 { scene.bodies.run() } }
       second.addDependency(first)
@@ -32,7 +25,7 @@ import Testing
   }
 
   @Test func aDependencyIsAddedWhileTheWorkerStarts() {
-    Self.explorer("added | depend | finish").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: added | depend | finish").exploreQueue(preemptions: 1) { run, scene in
       let (first, last) = (scene.operation(), scene.operation())
       scene.queue.addOperation(last)
       run.concurrently(("depend", { last.addDependency(first) }), ("finish", { first.start() }))
@@ -42,7 +35,7 @@ import Testing
   }
 
   @Test func thePriorityIsChangedWhileTheWorkerStarts() {
-    Self.explorer("add, wait | queuePriority").exploreQueue { run, scene in
+    ModelExplorer("queue: add, wait | queuePriority").exploreQueue { run, scene in
       let operation = scene.operation()
       run.concurrently(
         (
@@ -87,7 +80,7 @@ import Testing
 
   @Test(arguments: [true, false]) func aConditionComesTrueWhileTheWorkerAsks(tells: Bool) {
     let name = "add, wait | \(tells ? "announce" : "don't announce") readiness"
-    Self.explorer(name, earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: \(name)", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
       let operation = Conditional(lifetime: scene.lifetime)
       run.concurrently(
         (
@@ -104,7 +97,7 @@ import Testing
   }
 
   @Test func aDependencyIsAddedWhileTheWorkerAsks() {
-    Self.explorer("depends when asked, not ready | finish", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: depends when asked, not ready | finish", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
       let first = scene.operation()
       let last = Conditional(lifetime: scene.lifetime)
       last.whenAsked = { last.addDependency(first) }
@@ -120,7 +113,7 @@ import Testing
 
   /// Of a plain operation nobody hears but by asking it.
   @Test func aPlainOperationIsCancelledWhileItWaits() {
-    Self.explorer("add, wait | cancel of a plain operation", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) {
+    ModelExplorer("queue: add, wait | cancel of a plain operation", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) {
       run, scene in
       let first = BlockOperation {}
       let last = BlockOperation { scene.bodies.run() }
@@ -141,7 +134,7 @@ import Testing
   }
 
   @Test func aPlainDependencyFinishesWhileItsDependentIsAdded() {
-    Self.explorer("add, wait | finish of a plain operation", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: add, wait | finish of a plain operation", timePasses: true).exploreQueue(preemptions: 1) { run, scene in
       let first = BlockOperation {}
       let last = BlockOperation { scene.bodies.run() }
       last.addDependency(first)

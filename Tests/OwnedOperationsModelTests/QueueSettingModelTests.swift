@@ -5,18 +5,11 @@ import Testing
 
 /// A queue whose settings change, that is idle, or goes, while others add to it.
 @Suite(.serialized) struct QueueSettingModelTests {
-  private static func explorer(_ name: String, earlyTimeouts: Int = 0, timePasses: Bool = false) -> ModelExplorer {
-    var explorer = ModelExplorer("queue: \(name)")
-    explorer.earlyTimeouts = earlyTimeouts
-    explorer.timePasses = timePasses
-    return explorer
-  }
-
   /// Bodies that take time, and a setting after which they should be alone. One may have been under way.
   private static func exploreLimit(
     _ name: String, _ location: SourceLocation = #_sourceLocation, _ set: @escaping @Sendable (OwnerScopedQueue) -> Void
   ) {
-    explorer(name).exploreQueue(limit: 2, preemptions: 1, reduces: true, location) { run, scene in
+    ModelExplorer("queue: \(name)").exploreQueue(limit: 2, preemptions: 1, reduces: true, location) { run, scene in
       run.concurrently(
         (
           "adder",
@@ -50,7 +43,7 @@ import Testing
   }
 
   @Test func theLimitSinksAndRises() {
-    Self.explorer("async, async, wait | limit 1, limit 2").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, async, wait | limit 1, limit 2").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       run.concurrently(
         (
           "adder",
@@ -74,7 +67,7 @@ import Testing
 
   /// The first body waits, in a way that the queue does not know of, for the second, which only the new limit lets begin.
   @Test func theLimitRises() {
-    Self.explorer("async, which waits for the next, async, wait | limit 2").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, which waits for the next, async, wait | limit 2").exploreQueue(preemptions: 1) { run, scene in
       let isOver = Semaphore()
       run.concurrently(
         (
@@ -97,7 +90,7 @@ import Testing
   }
 
   @Test func anIdleQueueIsTidiedWhileSomebodyAdds() {
-    Self.explorer("async, wait | tidy up").exploreQueue { run, scene in
+    ModelExplorer("queue: async, wait | tidy up").exploreQueue { run, scene in
       scene.add()
       scene.wait()
       run.concurrently(
@@ -107,7 +100,7 @@ import Testing
             scene.add()
             scene.wait()
           }
-        ), ("tidy up", { scene.queue.core.tidyUp() }))
+        ), ("tidy up", { scene.queue.tidyUp() }))
     } atEnd: { run, scene in
       scene.expect(run, runs: 2)
     }
@@ -115,7 +108,7 @@ import Testing
 
   /// Also while the worker that had the work before is still about to leave: what a barrier leaves to be released comes first.
   @Test func whatIsAddedAfterTheUnderlyingQueueWasSetRunsThere() {
-    Self.explorer("async, barrier, wait, underlyingQueue, async, wait").exploreQueue { run, scene in
+    ModelExplorer("queue: async, barrier, wait, underlyingQueue, async, wait").exploreQueue { run, scene in
       let generations = Generations()
       run.concurrently(
         (
@@ -145,7 +138,7 @@ import Testing
     _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation,
     _ suspend: @escaping @Sendable (QueueScene, Bool) -> Void
   ) {
-    explorer(name, timePasses: true).exploreQueue(preemptions: preemptions, reduces: true, location) { run, scene in
+    ModelExplorer("queue: \(name)", timePasses: true).exploreQueue(preemptions: preemptions, reduces: true, location) { run, scene in
       run.concurrently(
         ("adder", { scene.addAndWait(3) }),
         (
@@ -181,7 +174,7 @@ import Testing
   private static func exploreBatch(
     _ name: String, _ location: SourceLocation = #_sourceLocation, _ other: @escaping @Sendable (QueueScene) -> Void
   ) {
-    explorer(name).exploreQueue(preemptions: 1, reduces: true, location) { run, scene in
+    ModelExplorer("queue: \(name)").exploreQueue(preemptions: 1, reduces: true, location) { run, scene in
       let hasBegun = Semaphore()
       scene.queue.isSuspended = true
       for index in 0..<8 * Processors.count {
@@ -230,7 +223,7 @@ import Testing
     _ name: String, preemptions: Int = 1, _ location: SourceLocation = #_sourceLocation,
     _ other: @escaping @Sendable (QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
   ) {
-    explorer(name, earlyTimeouts: 2).exploreQueue(preemptions: preemptions, reduces: true, location) { run, scene in
+    ModelExplorer("queue: \(name)", earlyTimeouts: 2).exploreQueue(preemptions: preemptions, reduces: true, location) { run, scene in
       run.concurrently(
         (
           "adder",
@@ -278,7 +271,7 @@ import Testing
 
   /// What was added runs, and then the queue goes, whoever lets go of it last.
   @Test func theQueueIsLetGoOfWhileItHasWork() {
-    Self.explorer("async, let go | let go").expectNothing(preemptions: 2) { run in
+    ModelExplorer("queue: async, let go | let go").expectNothing(preemptions: 2) { run in
       let (one, other, queue) = Self.held()
       let (bodies, lifetime) = (Bodies(), OwnerLifetime())
       run.concurrently(

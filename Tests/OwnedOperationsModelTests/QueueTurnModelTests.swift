@@ -19,7 +19,7 @@ import Testing
   }
 
   private static func add(_ turn: Turn, to queue: OwnerScopedQueue) {
-    if case .begins = queue.core.mutate({ scheduler, _ in scheduler.addTurn(turn, to: queue) }) { queue.core.begin(turn) }
+    if queue.claimsPermit(for: turn) { queue.begin(turn) }
   }
 
   private static func take(_ turn: Turn, of scene: QueueScene) {
@@ -65,7 +65,7 @@ import Testing
         ), ("cancel", { turn.cancel() }))
     } atEnd: { run, scene in
       run.expect(scene.bodies.runs >= 1 && scene.bodies.runs <= 2, "\(scene.bodies.runs) bodies ran")
-      run.expect(scene.queue.core.read { $0.detached == 0 }, "the turn's permit is lost")
+      run.expect(scene.queue.shows { $0.detached == 0 }, "the turn's permit is lost")
     }
   }
 
@@ -75,7 +75,7 @@ import Testing
       run.concurrently(("turn", { Self.take(turn, of: scene) }), ("end", { scene.end() }))
     } atEnd: { run, scene in
       run.expect(scene.bodies.decisionsAfterEnd == 0, "its body began after the end")
-      run.expect(scene.queue.core.read { $0.detached == 0 }, "the turn's permit is lost")
+      run.expect(scene.queue.shows { $0.detached == 0 }, "the turn's permit is lost")
     }
   }
 }

@@ -2,7 +2,8 @@ import Foundation
 
 @testable import OwnedOperations
 
-/// What a queue's scheduler had at one moment. Tests look behind a queue's face here and nowhere else.
+/// What a queue's scheduler had at one moment. Tests look behind a queue's face here and nowhere else; those of the model, too, whose
+/// folder has a link to this file.
 struct QueueSnapshot {
   let activeWorkers, restingWorkers: Int
   /// Of the active ones: on their way; in a wait that the queue knows of; found to be blocked.
@@ -10,6 +11,8 @@ struct QueueSnapshot {
   let hasHandoff, isMonitored: Bool
   /// Whether the batch of the first worker has items that have not begun.
   let batchHasItems: Bool
+  /// Whether one of the batches has items that have begun.
+  let batchHasBegun: Bool
   /// In nanoseconds.
   let itemTime: UInt64
   let processorShare: ProcessorShare
@@ -35,6 +38,7 @@ struct QueueSnapshot {
     (arrivingWorkers, waitingWorkers, blockedWorkers) = (scheduler.arriving, scheduler.waiting, scheduler.blockedWorkers)
     (hasHandoff, isMonitored) = (scheduler.handoff != nil, scheduler.isMonitored)
     batchHasItems = scheduler.workers.active.first?.batch.hasItems ?? false
+    batchHasBegun = scheduler.workers.active.contains { $0.batch.hasBegun }
     (itemTime, processorShare) = (scheduler.itemTime, scheduler.processorShare)
     (yielded, detached, taskPermits) = (scheduler.yielded, scheduler.detached, scheduler.taskPermits.count)
     (somebodyReturns, somebodyWaitsToReturn) = (!scheduler.returning.isEmpty, scheduler.returning.contains { _ in true })
@@ -100,11 +104,11 @@ extension OwnerScopedQueue {
   }
 
   /// The two halves of `addTurn`. False if the turn has to wait.
-  func claimsPermit(for turn: QueueTurn) -> Bool {
+  func claimsPermit(for turn: OwnedOperation) -> Bool {
     if case .begins = core.mutate({ scheduler, _ in scheduler.addTurn(turn, to: self) }) { true } else { false }
   }
 
-  func begin(_ turn: QueueTurn) { core.begin(turn) }
+  func begin(_ turn: OwnedOperation) { core.begin(turn) }
 
   func tidyUp() { core.tidyUp() }
 

@@ -113,11 +113,11 @@ extension Scheduler {
     for level in 0..<PriorityLevel.count {
       ownerQueue.forEachFlow(at: level) { flow in
         flow.work.visit { work in
-          switch work {
+          switch work.kind {
           case .operation: break
           case .graphNode: kinds.append(.graphNode)
-          case .executorJob: kinds.append(.taskStep)
-          case .ownerBlock, .sharedOwnerBlock, .block, .leavingBlock: kinds.append(.job)
+          case .taskStep: kinds.append(.taskStep)
+          case .job: kinds.append(.job)
           }
         }
       }

@@ -15,6 +15,10 @@
 /// - First come, first served: a ticket that is held, or whose item a worker has and gives back, keeps its age and comes back by it.
 ///   Those of an owner without lines that are held together have the age of the oldest.
 /// - What is held of a line that may go on has its oldest run in the run queue.
+///
+/// Void tickets are what makes an owner's end cheap where owners take turns in adding. To take its tickets out of the run queue instead is
+/// linear in what all owners have pending: the ends of 300 owners with 100 jobs each took 136 ms, and of 600 owners 599 ms; with void
+/// tickets it is 2.5 ms and 4.6 ms.
 final class BarrierPhase {
   // First what every addition touches.
 
@@ -113,7 +117,6 @@ final class BarrierPhase {
   private func remove(_ ownerQueue: OwnerQueue) {
     guard let lifetime = ownerQueue.lifetime, !ownerQueue.isRemoved else { return }
     ownerQueue.isRemoved = true
-    ownerQueue.leaveBorrowedChunks()
     if lastOwnerQueue?.ownerQueue.address == Borrowed(ownerQueue).address { lastOwnerQueue = nil }
     departures.ownerQueues.append(ownerQueue)
     ownerQueues[lifetime] = nil
@@ -129,7 +132,6 @@ final class BarrierPhase {
     var taken: [TakenWork] = []
     forEachOwnerQueue { taken += takeAll(of: $0) }
     for ownerQueue in ownerQueues.filter({ _ in true }) { remove(ownerQueue) }
-    ownerlessQueue?.leaveBorrowedChunks()
     ownerlessQueue?.isRemoved = true
     return taken
   }
@@ -295,16 +297,13 @@ final class BarrierPhase {
       // Of a line one, and nothing behind it, which would come before the rest of the line.
       let isLine = flow.line != nil
       let most = isLine ? 1 : min(limit - batch.count, tickets)
-      let borrows = batch.count == 0 && most >= WorkBatch.leastBorrowed
-      let taken =
-        borrows
-        ? batch.borrow(from: flow, limit: most, age: age, pool: &pool) : batch.fill(from: flow, limit: most, age: age, pool: &pool)
+      let taken = batch.fill(from: flow, limit: most, age: age, pool: &pool)
       count(taken, takenFrom: flow)
       runQueues[level].useFirst(taken)  // and the flow may be gone
       // Its next is held now, instead of sending a worker for it.
       if isLine, tickets > taken, let rest = runQueues[level].first { hold(rest, level: level) }
       if isLine, flow.held.count > 0 { hasHeldForLine = true }
-      return borrows || isLine && !Mutation.batchGoesOnBehindALine.isOn
+      return isLine && !Mutation.batchGoesOnBehindALine.isOn
     }
     return false
   }

@@ -132,11 +132,6 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
     lines?.byKey[line.key] = nil
   }
 
-  /// The owner queue is about to go.
-  func leaveBorrowedChunks() {
-    for level in 0..<PriorityLevel.count { forEachFlow(at: level) { $0.work.leaveBorrowedChunks() } }
-  }
-
   func lifetimeDidEnd() {
     listener?.ownerDidEnd(self)
   }

@@ -102,7 +102,9 @@ extension Scheduler {
     reclaimBatch(from: worker)
     guard let ownerQueue = worker.currentOwnerQueue, !ownerQueue.hasEnded else { return .ended(work) }
     // An operation is cancelled as such.
-    if !work.isOperation, worker.serial <= ownerQueue.cancelledUpTo, !Mutation.workInHandOutlivesTheCancel.isOn { return .cancelled(work) }
+    if work.kind != .operation, worker.serial <= ownerQueue.cancelledUpTo, !Mutation.workInHandOutlivesTheCancel.isOn {
+      return .cancelled(work)
+    }
     let (items, flow, age) = worker.batch.unbegin(work)
     flow.with { ownerQueue.phase.giveBack(movingFrom: items, count: 1, flow: $0, level: worker.batch.level, age: age) }
     ownerQueue.isHeldBack = true

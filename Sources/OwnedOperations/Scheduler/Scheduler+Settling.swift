@@ -3,7 +3,6 @@ extension Scheduler {
   /// For the worker between batches: counts all that it has begun.
   mutating func settleBatch(of worker: ScheduledWorker) {
     closeNestedWork(of: worker)
-    worker.batch.giveBackChunk(pool: &pool)
     settle(worker, includingCurrent: true)
     worker.batch.empty()
   }

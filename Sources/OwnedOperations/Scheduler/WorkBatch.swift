@@ -14,17 +14,13 @@ import Synchronization
 ///   that it led to. A work item that is found to be skipped never has begun. (Operations are counted elsewhere.)
 /// - An item that is over may go on with nested work. The worker says that it isn't over any more before it takes a nested job in hand. So
 ///   whoever has closed the list (`NestedWork`) and then finds it over knows that nothing of the worker's is under way.
-/// - The items lie in the batch's own memory; or, if all are of one flow and side by side there, they stay in the flow's chunk, which
-///   the batch borrows until the worker settles (`source`, `borrowed`). Copying them under the lock would have the lock wait for each cache
-///   line that whoever added them has written.
+/// - The items lie in the batch's own memory, to which they are moved under the lock.
 /// - An entry's `result` is written by the worker when the item is over, before it moves the cursor on (releasing). So who loads the
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
-/// - The entries' flows, `source`, `borrowed`, `count`, `level` and `settled` change under the lock only. Work items that are not begun are
+/// - The entries' flows, `count`, `level` and `settled` change under the lock only. Work items that are not begun are
 ///   moved out under the lock only.
 final class WorkBatch: @unchecked Sendable {  // by the protocol above
   static let capacity = 128
-  /// Fewer items than this are copied, so that those of other flows can join them.
-  static let leastBorrowed = 8
 
   enum Result: UInt8 {
     case succeeded, failed
@@ -57,9 +53,6 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock, which makes their accesses exclusive.
-  /// Where the items are.
-  @exclusivity(unchecked) private var source: UnsafeMutablePointer<WorkItem>
-  @exclusivity(unchecked) private var borrowed: (chunk: WorkList.ChunkPointer, flow: Borrowed<Flow>)?
   @exclusivity(unchecked) private(set) var count = 0
   @exclusivity(unchecked) private var settled = 0
   /// Of the first item that is not settled.
@@ -71,10 +64,6 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   /// graph, not an operation.
   @exclusivity(unchecked) private(set) var isRunning = false
 
-  init() {
-    source = items
-  }
-
   deinit {
     // A worker only goes with an empty batch.
     items.deallocate()
@@ -85,15 +74,6 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   private static func join(next: Int, end: Int) -> UInt64 { UInt64(next) | UInt64(end) << 32 }
 
   // MARK: Under the queue's lock
-
-  /// Borrows up to `limit` items of the flow. The batch must be empty, and is full then.
-  func borrow(from flow: Flow, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
-    let run = flow.work.borrowFirst(limit, pool: &pool)
-    source = run.items
-    borrowed = (run.chunk, Borrowed(flow))
-    addEntries(run.count, of: Borrowed(flow), age: age)
-    return run.count
-  }
 
   /// Moves up to `limit` items of the flow to the end of the batch, which has not been published.
   func fill(from flow: Flow, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
@@ -107,8 +87,7 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
     let (next, end) = Self.split(cursor.load(ordering: .acquiring))
     guard next < end else { return (nil, nil) }
     let lifetime = entries[next].flow.with { $0.ownerQueue.lifetime }
-    if case .operation(let operation) = source[next] { return (lifetime, operation) }
-    return (lifetime, nil)
+    return (lifetime, items[next].operation)
   }
 
   /// The only item. The batch must be empty.
@@ -198,19 +177,6 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
     cursor.store(0, ordering: .relaxed)
   }
 
-  /// The worker has begun all that it will begin. Before `settle` counts the last item: the flow may go then.
-  func giveBackChunk(pool: inout ChunkPool) {
-    guard let (chunk, flow) = borrowed else { return }
-    borrowed = nil
-    source = items
-    // If the flow has gone, because all that the batch had not begun was taken back and cancelled, it has left the chunk to us.
-    if chunk.pointee.isLinked {
-      flow.with { $0.work.giveBack(chunk, pool: &pool) }
-    } else {
-      WorkList.giveBack(unlinked: chunk, pool: &pool)
-    }
-  }
-
   /// Takes what has not begun away, and calls `body` with each run of items of one flow and age, from the last run to the first. It must
   /// move them out.
   func takeRest(_ body: (UnsafeMutablePointer<WorkItem>, Int, Flow, _ age: UInt64) -> Void) {
@@ -229,7 +195,7 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
         let (flow, age) = (entries[runEnd - 1].flow, entries[runEnd - 1].age)
         var runStart = runEnd - 1
         while runStart > next, entries[runStart - 1].flow.address == flow.address, entries[runStart - 1].age == age { runStart -= 1 }
-        body(source + runStart, runEnd - runStart, flow.object, age)
+        body(items + runStart, runEnd - runStart, flow.object, age)
         runEnd = runStart
       }
       return
@@ -253,11 +219,11 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
       guard next < end else { return nil }
       if Mutation.beginsWithoutExchange.isOn {
         cursor.store(Self.join(next: next + 1, end: end), ordering: .releasing)
-        return (next, (source + next).move(), entries[next].flow)
+        return (next, (items + next).move(), entries[next].flow)
       }
       let attempt = cursor.weakCompareExchange(
         expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
-      if attempt.exchanged { return (next, (source + next).move(), entries[next].flow) }
+      if attempt.exchanged { return (next, (items + next).move(), entries[next].flow) }
       current = attempt.original
     }
   }
@@ -283,10 +249,10 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   /// been taken back.
   func unbegin(_ work: consuming WorkItem) -> (items: UnsafeMutablePointer<WorkItem>, flow: Borrowed<Flow>, age: UInt64) {
     let last = Self.split(cursor.load(ordering: .relaxed)).next - 1
-    (source + last).initialize(to: work)
+    (items + last).initialize(to: work)
     count = last
     cursor.store(Self.join(next: last, end: last), ordering: .releasing)
-    return (source + last, entries[last].flow, entries[last].age)
+    return (items + last, entries[last].flow, entries[last].age)
   }
 
   /// Whether the last item begun is over. Under the queue's lock, which keeps the worker from filling the batch anew.

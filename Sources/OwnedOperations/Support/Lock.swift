@@ -1,20 +1,12 @@
 #if !OWNED_OPERATIONS_MODEL
+  import Foundation  // and with it the C library
   import Synchronization
-
-  #if canImport(Glibc)
-    import Glibc
-  #elseif canImport(Musl)
-    import Musl
-  #elseif canImport(Darwin)
-    import Darwin
-  #endif
 
   /// A four-byte mutual-exclusion lock, visible to ThreadSanitizer.
   ///
   /// `Synchronization.Mutex` is as small, but on Linux its fast path is hidden from ThreadSanitizer; a
   /// `pthread_mutex_t` is visible, but ten times as large. This one is a word of `Atomic`, whose operations the sanitizer sees. Waiters
-  /// park
-  /// in a small global table. So an object can afford a lock of its own.
+  /// park in a small global table. So an object can afford a lock of its own.
   ///
   /// Protocol of the word: bits 0-1 are the state, the rest is the number of the parking bucket and never changes.
   ///

@@ -1,12 +1,5 @@
+import Foundation  // and with it the C library
 import Synchronization
-
-#if canImport(Glibc)
-  import Glibc
-#elseif canImport(Musl)
-  import Musl
-#elseif canImport(Darwin)
-  import Darwin
-#endif
 
 /// Many readers, or one writer. Readers on different processors don't write to the same cache line.
 ///

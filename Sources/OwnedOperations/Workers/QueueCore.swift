@@ -178,8 +178,7 @@ typealias QueueHost = OperationScheduler & TaskExecutor
 /// finds it quickly.
 ///
 /// A queue whose facade is still in use when it goes leaves all it has to an heir (`bequeath`). From then on the reference leads there; who
-/// asks while that is being
-/// done waits for it, which takes microseconds.
+/// asks while that is being done waits for it, which takes microseconds.
 final class QueueReference: Sendable {
   private let memory: MemoryReference  // constant; asked while the memory that it holds is there
   private let core: Borrowed<QueueCore>  // the queue keeps it

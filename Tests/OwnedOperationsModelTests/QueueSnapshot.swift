@@ -1,0 +1,1 @@
+../OwnedOperationsTests/QueueSnapshot.swift
