@@ -27,9 +27,9 @@ struct CheckedQueue: Sendable {
     }
     if counts.enqueued != counts.succeeded + counts.failed + counts.cancelled { ledger.report("\(record.name): \(counts) don't add up") }
     let (enqueued, ran) = (record.enqueued.load(ordering: .acquiring), record.ran.load(ordering: .acquiring))
-    let (delayed, turns) = (record.delayed.load(ordering: .acquiring), record.turns.load(ordering: .acquiring))
-    if !(enqueued - delayed...enqueued).contains(counts.enqueued) {
-      ledger.report("\(record.name): \(counts): \(enqueued) were added, \(delayed) of them with a delay")
+    let (uncertain, turns) = (record.uncertain.load(ordering: .acquiring), record.turns.load(ordering: .acquiring))
+    if !(enqueued - uncertain...enqueued).contains(counts.enqueued) {
+      ledger.report("\(record.name): \(counts): \(enqueued) were added, \(uncertain) of them later, if at all")
     }
     if !(ran...ran + turns).contains(counts.started) {
       ledger.report("\(record.name): \(counts): \(ran) bodies have run, of \(turns) turns some may not have")
@@ -48,8 +48,8 @@ final class QueueRecord: Sendable {
 
   let enqueued = Atomic<Int>(0)
   let ran = Atomic<Int>(0)
-  /// Delayed jobs: what is added when the delay has passed, or never, if the owner has ended by then.
-  let delayed = Atomic<Int>(0)
+  /// What is added when a delay has passed, or by another job; or never, if the owner has ended by then.
+  let uncertain = Atomic<Int>(0)
   /// Turns of asynchronous bodies, which may begin without the body, if cancelled at that very moment.
   let turns = Atomic<Int>(0)
 

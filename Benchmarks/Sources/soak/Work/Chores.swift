@@ -16,7 +16,7 @@ struct Chores {
   func common(for box: OwnerBox, _ random: inout SplitMix) {
     guard let owner = box.owner else { return }
     let queue = world.queues.any(&random)
-    switch random.below(20) {
+    switch random.below(22) {
     case 0...2: throwingOperation(of: owner, in: queue, &random)
     case 3...6: operationsThatDepend(on: owner.lifetime, in: queue, &random)
     case 7...8: delayedJob(of: owner, in: queue, &random)
@@ -27,6 +27,7 @@ struct Chores {
     case 16: sync(with: owner, on: queue)
     case 17: suspend(owner, in: queue)
     case 18: cancelWork(of: owner, in: queue)
+    case 19...20: jobsThatAddJobs(of: owner, in: queue, &random)
     default: queue.checkSnapshot(world.ledger)
     }
   }
@@ -128,8 +129,15 @@ struct Chores {
 
   private func delayedJob(of owner: Owner, in queue: CheckedQueue, _ random: inout SplitMix) {
     let tally = tally(1, in: queue)
-    queue.record.delayed.add(1, ordering: .relaxed)
+    queue.record.uncertain.add(1, ordering: .relaxed)
     owner.addDelayed(.microseconds(random.below(20_000)), to: queue) { tally.run(0) }
+  }
+
+  /// Those that are not added yet when the owner ends never are.
+  private func jobsThatAddJobs(of owner: Owner, in queue: CheckedQueue, _ random: inout SplitMix) {
+    let count = 1 + random.below(63)
+    queue.record.uncertain.add(count - 1, ordering: .relaxed)
+    owner.addTree(tally(count, in: queue), of: count, to: queue, random.priority())
   }
 
   private func barrier(of owner: Owner, in queue: CheckedQueue) {

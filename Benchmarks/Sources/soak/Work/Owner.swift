@@ -29,6 +29,25 @@ enum Owner: Sendable {
     }
   }
 
+  /// A job for each bit of the tally, of which the first adds two, these two each, and so on: a job is added by the one that runs, for the
+  /// owner that it gets.
+  func addTree(_ tally: Tally, of count: Int, from index: Int = 0, to queue: CheckedQueue, _ priority: Operation.QueuePriority) {
+    let body: @Sendable (Owner) -> Void = { owner in
+      if queue.record.isSerial { tally.runSerially(index) } else { tally.run(index) }
+      for next in [2 * index + 1, 2 * index + 2] where next < count {
+        owner.addTree(tally, of: count, from: next, to: queue, priority)
+      }
+    }
+    let target = queue.queue
+    // In the serial queue all is of one priority, so that the jobs of a tally have an order.
+    let priority = queue.record.isSerial ? .normal : priority
+    switch self {
+    case .token(let owner): target.async(owner: owner, priority: priority) { body(.token($0)) }
+    case .object(let owner): target.async(owner: owner, priority: priority) { body(.object($0)) }
+    case .bare(let lifetime): target.async(lifetime: lifetime, priority: priority) { body(.bare(lifetime)) }
+    }
+  }
+
   /// An operation that gets the owner.
   func addOperation(to queue: CheckedQueue, _ priority: Operation.QueuePriority, _ body: @escaping @Sendable () throws -> Void)
     -> OwnedOperation
