@@ -261,6 +261,27 @@ import Testing
     }
   }
 
+  /// What is added after older work of the owner has been held back does not begin before that, so its worker keeps none of it.
+  @Test func nothingIsKeptBehindWhatIsHeldBack() {
+    ModelExplorer("nested: async, hold back, async within").exploreQueue(preemptions: 1, reduces: true) { run, scene in
+      scene.queue.isSuspended = true
+      scene.queue.async(lifetime: scene.lifetime) {
+        guard let worker = Worker.current, let ownerQueue = worker.currentOwnerQueue else { return run.expect(false, "no worker runs it") }
+        scene.bodies.run()
+        scene.queue.core.note { scheduler in
+          scheduler.holdBack(ownerQueue)
+          ownerQueue.isHeldBack = false  // nothing waits that would be told
+        }
+        scene.add()
+        run.expect(worker.batch.nested.isEmpty, "it was kept")
+      }
+      run.concurrently(("resume", { scene.queue.isSuspended = false }), ("wait", { scene.wait() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2, atOnce: 1)
+      scene.expectStatistics(run)
+    }
+  }
+
   // MARK: Waits and blocked bodies
 
   /// The body waits for what it has added.

@@ -129,6 +129,25 @@ import Testing
     #expect(counts.enqueued == 301 && counts.succeeded == 301 && counts.pending == 0 && counts.executing == 0)
   }
 
+  /// It goes to a worker that is made as the queue says now.
+  @Test func whatIsAddedAfterASettingIsNotKept() {
+    let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), TokenOwner())
+    let generations = Locked<[Int?]>([])
+    let kept = Counter()
+    let note: @Sendable () -> Void = { generations.withLock { $0.append(Worker.current.map { Int($0.generation) }) } }
+    queue.async(owner: owner) { owner in
+      queue.async(owner: owner) { _ in note() }
+      if let worker = Worker.current, !worker.batch.nested.isEmpty { kept.add() }
+      note()
+      queue.qualityOfService = .background
+      queue.async(owner: owner) { _ in note() }
+    }
+    queue.waitUntilAllOperationsAreFinished()
+    let seen = generations.withLock { $0.compactMap { $0 } }
+    #expect(seen.count == 3 && seen[0] < seen[2], "\(seen)")
+    #expect(kept.value == 1, "nothing was kept")
+  }
+
   /// What has been taken in is not overtaken by what is kept after it, though no worker is told of it.
   @Test func aLookAtTheQueueDoesNotChangeTheOrder() {
     let (queue, owner) = (OwnerScopedQueue(maxConcurrentOperationCount: 1), TokenOwner())

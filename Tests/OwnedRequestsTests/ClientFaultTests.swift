@@ -120,6 +120,29 @@ import Testing
     _ = try await second.value
   }
 
+  private struct Removal: RequestInterceptor {
+    let file: URL
+    func adapt(_ request: URLRequest) async throws -> URLRequest {
+      try FileManager.default.removeItem(at: file)
+      return request
+    }
+  }
+
+  /// It was there when the request was looked at.
+  @Test func aFileThatVanishesBeforeItIsSentIsNamed() async throws {
+    let directory = try TemporaryDirectory()
+    let file = try directory.file("upload.bin", Data(count: 1000))
+    let client = server.client { $0.interceptors = [Removal(file: file)] }
+    var request = Request(.put, "echo", parameters: .file(file, contentType: "application/octet-stream"))
+    request.retry = .exponential(attempts: 4, base: .seconds(600))  // another attempt would not be seen to end
+    do {
+      _ = try await client.response(to: request, lifetime: lifetime, decoding: .data)
+      Issue.record("what is not there was sent")
+    } catch RequestError.fileSystem(let failure) {
+      #expect("\(failure)".contains(file.path))
+    }
+  }
+
   // MARK: Retry
 
   @Test(arguments: ["status", "cut"])

@@ -29,7 +29,7 @@ import Testing
 
   @Test(arguments: [
     "", "not a url", "http://", "ftp://example.com/", "file:///etc/passwd", "http:///path", "mailto:somebody", "http://exa mple.com/",
-    "http://h/\r\nX: y",
+    "http://h/\r\nX: y", "http://h:99999/", "http://h:0/",
   ])
   func whatIsNoURLIsRefusedAndNamed(url: String) throws {
     let request = Request(.get, url)

@@ -68,7 +68,7 @@ extension QueueCore {
     return mutate { scheduler, _ in
       guard !ownerQueue.hasEnded, !ownerQueue.isRemoved, ownerQueue.lifetime != nil else { return nil }
       scheduler.putBack([node], of: run.source(of: node))
-      ownerQueue.isHeldBack = true
+      scheduler.holdBack(ownerQueue)
       return ownerQueue
     }
   }

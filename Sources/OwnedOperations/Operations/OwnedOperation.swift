@@ -162,8 +162,8 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   /// True if no dependency is outstanding, or the operation was cancelled. Stays true later.
   ///
   /// A subclass may add a condition: return `super.isReady && ...`, and call `didChangeValue(forKey: "isReady")` when the condition
-  /// changes. A queue of ours notices that at once; without it, or if the override doesn't ask `super`, within 50 ms, or a second if nothing
-  /// has changed for a minute.
+  /// changes. A queue of ours notices that at once; without it, or if the override doesn't ask `super`, within 50 ms, or a second if
+  /// nothing has changed for a minute.
   open override var isReady: Bool {
     var word = settled()
     if word.contains(.watched) { noteQuestion() }

@@ -67,8 +67,8 @@ extension OwnerScopedQueue {
     }
   }
 
-  /// Adds a closure that runs when everything added before has finished; what is added later waits for it. So a body must not wait for what
-  /// is added behind a barrier that waits for the body.
+  /// Adds a closure that runs when everything added before has finished; what is added later waits for it, also what the closure itself
+  /// adds. So a body must not wait for what is added behind a barrier that waits for the body, nor the closure for what it adds.
   public func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
     core.mutate { scheduler, _ in scheduler.addBarrier(barrier) }
   }
@@ -161,7 +161,7 @@ extension OwnerScopedQueue {
       guard !isMain else { return }
       core.mutate { scheduler, _ in
         scheduler.name = newValue ?? ""
-        scheduler.discardRestingWorkers()
+        scheduler.discardFormerWorkers()
       }
     }
   }
@@ -173,7 +173,7 @@ extension OwnerScopedQueue {
       guard !isMain else { return }
       core.mutate { scheduler, _ in
         scheduler.qualityOfService = newValue
-        scheduler.discardRestingWorkers()
+        scheduler.discardFormerWorkers()
       }
     }
   }
@@ -187,7 +187,7 @@ extension OwnerScopedQueue {
       let isEmpty = core.mutate { scheduler, _ in
         guard scheduler.unfinished == 0 else { return false }
         scheduler.underlyingQueue = newValue
-        scheduler.discardRestingWorkers()
+        scheduler.discardFormerWorkers()
         return true
       }
       precondition(isEmpty, "\(self): the queue must be empty when its underlying queue is changed; wait for its operations first")

@@ -20,7 +20,8 @@ import Synchronization
 /// thread, also from inside work of the same queue.
 ///
 /// A queue that nobody holds any more, nor its ``operationQueue``, finishes its work, and then goes. The jobs of a *suspended* queue go
-/// with it, cancelled: nobody could resume it.
+/// with it, cancelled: nobody could resume it. Operations keep their queue until they have finished, as Foundation's do, and with it the
+/// jobs beside them.
 public final class OwnerScopedQueue: Sendable {
   // The protocol between those who add work, workers, cancellers and owners that end stands at the head of `Scheduler`.
 

@@ -14,13 +14,14 @@ import Synchronization
 ///   Both by compare and exchange, and both only while the list is open.
 /// - Who has the queue's lock closes the list by one exchange. From then on the worker neither adds nor begins, and the items are those of
 ///   whoever closed it, who moves them out. The list is empty when it is opened again.
-/// - So no body begins under rules that a setter has changed: it closes all lists (`reclaimBatches`) before it gives back the lock.
+/// - So no body begins under rules that a setter has changed: it closes all lists (`reclaimBatches`, `closeNestedWork`) before it
+///   gives back the lock. So does who holds work of an owner back, behind which the owner's bodies add the rest.
 /// - A list that items have been moved out of stays closed until its worker has another batch: what is added next is younger than those,
 ///   and comes after them by way of the lock. An empty one is opened again at once.
 /// - `flow`, `lifetime` and `most` are written under the lock, while the list is closed and its worker in no body. `counted` is guarded by
 ///   the lock. The memory is allocated by the worker, before the first item is added.
-/// - The flow is there while the list is open and something of it is added or begun, which bodies of its owner do; else only its address,
-///   and the lifetime's, may be looked at.
+/// - The flow is that of the batch's last item. It is there while the list is open and something of it is added or begun: the item counts
+///   as executing until the batch is settled, and that closes the list. Else only its address, and the lifetime's, may be looked at.
 /// - Whoever adds sets `QueueHint.hasNestedWork` after it has moved `end` on, unless it is set. Who has the lock clears it before it looks
 ///   at `end`. All four are sequentially consistent: what a look misses finds the flag cleared, and sets it.
 /// - What is over is taken off only after what was added before has been counted: see `Scheduler.settle`. Where one is taken off that was

@@ -95,6 +95,12 @@ extension Scheduler {
     case cancelled(WorkItem)
   }
 
+  /// Nothing of the owner's begins until somebody else holds it. What its bodies add from now on comes after what waits.
+  mutating func holdBack(_ ownerQueue: OwnerQueue) {
+    ownerQueue.isHeldBack = true
+    if !Mutation.heldBackLeavesListsOpen.isOn { closeNestedWork() }
+  }
+
   /// See `QueueCore.putBack`.
   mutating func putBack(_ work: consuming WorkItem, from worker: ScheduledWorker) -> PutBack {
     // One whose batch was handed to it is here now, and may be held up by the owner's deinit.
@@ -107,7 +113,7 @@ extension Scheduler {
     }
     let (items, flow, age) = worker.batch.unbegin(work)
     flow.with { ownerQueue.phase.giveBack(movingFrom: items, count: 1, flow: $0, level: worker.batch.level, age: age) }
-    ownerQueue.isHeldBack = true
+    holdBack(ownerQueue)
     return .waits(ownerQueue)
   }
 }

@@ -25,6 +25,11 @@ extension Scheduler {
     if worker.batch.nested.isOpen, !Mutation.listStaysOpen.isOn { takeIn(worker.batch.nested, of: worker, opensAgain: false) }
   }
 
+  /// No worker keeps anything from now on, nor begins what it has kept.
+  mutating func closeNestedWork() {
+    for worker in workers.active { closeNestedWork(of: worker) }
+  }
+
   mutating func takeInNestedWork(of worker: ScheduledWorker, opensAgain: Bool) {
     if worker.batch.nested.hasNews { takeIn(worker.batch.nested, of: worker, opensAgain: opensAgain) }
   }
@@ -62,7 +67,7 @@ extension Scheduler {
     item.initialize(to: work)
     ownerQueue.phase.giveBack(movingFrom: item, count: 1, flow: flow, level: worker.batch.level, age: 0)
     item.deallocate()
-    ownerQueue.isHeldBack = true
+    holdBack(ownerQueue)
     return .waits(ownerQueue)
   }
 }

@@ -91,10 +91,11 @@ extension Scheduler {
     return isLast
   }
 
-  /// What workers are made from has changed.
-  mutating func discardRestingWorkers() {
+  /// What workers are made from has changed. Those that have a batch finish it, and nothing that is added from now on.
+  mutating func discardFormerWorkers() {
     workerGeneration += 1
     workers.removeResting()
+    closeNestedWork()
   }
 
   /// Whether there is no work, and no worker that would see to what an idle queue doesn't need.

@@ -352,8 +352,15 @@ extension Transfer: SessionTaskReceiver {
     return isBody && sink?.isStalled() == true
   }
 
+  /// A file may have gone since the request was looked at: it waits for its turn, or for another attempt.
+  private func failure(for error: URLError) -> RequestError {
+    let codes: [URLError.Code: Int32] = [.fileDoesNotExist: ENOENT, .fileIsDirectory: EISDIR, .noPermissionsToReadFile: EACCES]
+    guard let code = codes[error.code], case .file(let file) = state.withLock({ $0.outgoing.body }) else { return .transport(error) }
+    return .fileSystem(FileFailure(action: "read", path: file.path, code: code))
+  }
+
   func taskDidComplete(_ error: URLError?) {
-    if let error { return end(.failure(.transport(error))) }
+    if let error { return end(.failure(failure(for: error))) }
     var former: HostLimits.Ticket?
     var session: TransferSession?
     var exchange: Exchange?

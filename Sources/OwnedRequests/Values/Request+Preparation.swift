@@ -98,6 +98,9 @@ extension Request {
     guard let host = url.host, !host.isEmpty else {
       throw .invalidURL("\"\(AddressText.shown(url))\" names no host\(AddressText.hint(for: url.absoluteString))")
     }
+    if let port = url.port, !(1...65535).contains(port) {
+      throw .invalidURL("\"\(AddressText.shown(url))\" has the port \(port): ports are from 1 to 65535")
+    }
   }
 
   private static func append(_ query: String, to url: URL) throws(RequestError) -> URL {

@@ -127,6 +127,8 @@ enum Mutation: String, CaseIterable {
   case nestedWorkIsNotNoted
   /// A worker begins what it has kept before older work.
   case nestedWorkOvertakes
+  /// Workers keep what bodies add for an owner whose older work is held back.
+  case heldBackLeavesListsOpen
   /// A worker keeps more after what it has kept was taken in.
   case takenListGoesOn
   /// The monitor doesn't know of what a worker has kept.
