@@ -118,6 +118,35 @@ import Testing
     #expect(try await server.tell(.count, of: "cache-valid") == 3)
   }
 
+  @Test func whatHasNotBeenModifiedIsNotSentAgain() async throws {
+    let client = try client()
+    let request = request("dated?id=cache-dated&changes=2", .revalidate)
+    let first = try await get(client, request)
+    #expect(first.source == .network)
+    let second = try await get(client, request)
+    #expect(second.source == .revalidated && second.value == first.value)
+    let third = try await get(client, request)
+    #expect(third.source == .network && third.value != first.value)
+    #expect(try await server.tell(.count, of: "cache-dated") == 3)
+  }
+
+  /// Headers of the request are a part of the key, whatever `Vary` names.
+  @Test func anAnswerThatVariesIsForThoseWhoAskInTheSameWay() async throws {
+    let client = try client()
+    let headers = #"{"Vary": "Accept-Language"}"#
+    func asked(in language: String) -> Request {
+      var request = Request(
+        .get, "held", parameters: .form(["id": "cache-vary", "headers": .string(headers)]), headers: ["Accept-Language": language])
+      request.cache = .forTime(.seconds(600))
+      return request
+    }
+    try await server.release("cache-vary")
+    let german = try await get(client, asked(in: "de"))
+    #expect(try await get(client, asked(in: "fr")).source == .network)
+    let again = try await get(client, asked(in: "de"))
+    #expect(again.source == .cache && again.value == german.value)
+  }
+
   @Test(arguments: [
     #"{"Cache-Control": "private, No-Store"}"#, #"{"Vary": "*"}"#,
   ])

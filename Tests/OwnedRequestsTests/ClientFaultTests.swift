@@ -75,8 +75,12 @@ import Testing
     #expect(await error(Request(.get, "raw", parameters: .form(["bytes": .string(bytes)]))) != nil)
   }
 
-  @Test func interimAnswersAreSkipped() async throws {
-    let answer = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
+  @Test(arguments: [
+    "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+  ])
+  func interimAnswersAreSkipped(interim: String) async throws {
+    let answer = interim + "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
     let request = Request(.get, "raw", parameters: .form(["bytes": .string(Data(answer.utf8).base64EncodedString())]))
     let response = try await server.client().response(to: request, lifetime: lifetime, decoding: .string)
     #expect(response.status == 200 && response.value == "abc")

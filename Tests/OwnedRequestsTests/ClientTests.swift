@@ -202,6 +202,20 @@ import Testing
     #expect(operation.response?.value.count == 500_000)
   }
 
+  @Test func progressOfAnUploadIsToldToItsEnd() async throws {
+    let request = Request(.put, "echo", parameters: .data(Data(count: 500_000), contentType: "application/octet-stream"))
+    let operation = server.client().operation(for: request, lifetime: lifetime, decoding: .json(Echo.self))
+    let progress = operation.progress
+    OwnerScopedQueue().addOperation(operation)
+    var last = TransferProgress()
+    for await step in progress {
+      #expect(step.bytesSent >= last.bytesSent)
+      last = step
+    }
+    #expect(last.bytesSent == 500_000 && last.bytesToSend == 500_000)
+    #expect(operation.response?.value.length == 500_000)
+  }
+
   // MARK: Operations
 
   @Test func nothingIsSentBeforeAQueueStartsTheOperation() async throws {
@@ -262,6 +276,64 @@ import Testing
       return
     }
     try await server.reaches(.closed, of: "batch", 2)
+  }
+
+  /// The owner form: the object goes, with its last reference.
+  @Test func aBatchEndsWithItsOwner() async throws {
+    let client = server.client()
+    let requests = (0..<3).map { Request(.get, "hang?id=batch-owner&n=\($0)") }
+    let batch = try await withScreen { screen in
+      let batch = Task { [weak screen] in
+        await failure {
+          guard let lifetime = screen?.lifetime else { return }
+          _ = try await client.responses(to: requests, lifetime: lifetime, decoding: .string)
+        }
+      }
+      try await server.reaches(.open, of: "batch-owner", 3)
+      return batch
+    }
+    guard case .cancelled(.ownerEnded)? = await batch.value else {
+      Issue.record("\(String(describing: await batch.value))")
+      return
+    }
+    try await server.reaches(.closed, of: "batch-owner", 3)
+  }
+
+  /// Nobody holds the screen when this returns.
+  private func withScreen<Value>(_ body: (Screen) async throws -> Value) async rethrows -> Value { try await body(Screen()) }
+
+  @Test func aBatchEndsWithItsTask() async throws {
+    let client = server.client()
+    let requests = (0..<3).map { Request(.get, "hang?id=batch-task&n=\($0)") }
+    let batch = Task { await failure { _ = try await client.responses(to: requests, lifetime: .process, decoding: .string) } }
+    try await server.reaches(.open, of: "batch-task", 3)
+    batch.cancel()
+    guard case .cancelled(.requested)? = await batch.value else {
+      Issue.record("\(String(describing: await batch.value))")
+      return
+    }
+    try await server.reaches(.closed, of: "batch-task", 3)
+  }
+
+  /// Between two links: the first is over, and the second has not been sent.
+  @Test func aChainEndsWithItsOwner() async throws {
+    let client = server.client()
+    let owner = OwnerLifetime()
+    let queue = OwnerScopedQueue()
+    let first = client.operation(for: Request(.get, "status?status=200"), lifetime: owner, decoding: .string)
+    let second = client.operation(for: Request(.get, "echo?id=chain-owner"), lifetime: owner, decoding: .data)
+    second.addDependency(first)
+    second.dependencyPolicy = .requireSuccess
+    queue.addOperation(first)
+    _ = try await first.value
+    queue.setSuspended(true, ownedBy: owner)
+    queue.addOperation(second)
+    owner.end()
+    guard case .cancelled(.ownerEnded)? = await failure({ _ = try await second.value }) else {
+      Issue.record("the second ended with \(String(describing: second.result))")
+      return
+    }
+    #expect(try await server.tell(.count, of: "chain-owner") == 0)
   }
 
   // MARK: Limits

@@ -51,6 +51,17 @@ import Testing
     #expect(echo.headers["authorization"] == nil)
   }
 
+  /// The same port, and another name for the same machine.
+  @Test func credentialsAreNotForAnotherHost() async throws {
+    let port = try #require(server.base.port)
+    let away = Request(
+      .get, "redirect", parameters: .form(["to": .string("http://localhost:\(port)/echo")]),
+      headers: ["Authorization": "Basic YQ==", "Cookie": "session=1", "X-Kind": "kept"])
+    let echo = try await client([:]).response(to: away, lifetime: .process, decoding: .json(Echo.self)).value
+    #expect(echo.headers["host"] == "localhost:\(port)" && echo.headers["x-kind"] == "kept")
+    #expect(echo.headers["authorization"] == nil && echo.headers["cookie"] == nil)
+  }
+
   @Test func badAdditionalHeadersAreRefused() async throws {
     let error = await failure {
       _ = try await client(["X-Bad": "a\r\nb"]).response(to: Request(.get, "echo"), lifetime: .process, decoding: .empty)

@@ -152,6 +152,10 @@ let serverScript = #"""
               tag = f'"{version}"'
               same = self.headers.get("If-None-Match") == tag
               self.answer(304 if same else 200, b"" if same else b"version " + version.encode(), {"ETag": tag})
+          elif path == "/dated":  # the same with a date, and no tag
+              date = "Wed, 01 Jan 2020 00:00:00 GMT" if count <= int(query["changes"]) else "Thu, 02 Jan 2020 00:00:00 GMT"
+              same = self.headers.get("If-Modified-Since") == date
+              self.answer(304 if same else 200, b"" if same else date.encode(), {"Last-Modified": date})
           elif path == "/failing":  # answers once, and fails from then on
               self.answer(200 if count == 1 else 500, b"once")
           elif path == "/bytes":  # `length` bytes, with what the query asks of validators, ranges and cuts
