@@ -119,6 +119,25 @@ import Testing
     #expect(time.pending.isEmpty)
   }
 
+  @Test func whatMayRunIsReady() {
+    let queue = OwnerScopedQueue(virtualTime: time)
+    queue.async(lifetime: .process) {}
+    queue.addOperation(lifetime: .process) {}
+    #expect(time.pending.map(\.reason) == [.ready, .ready])
+  }
+
+  @Test func whatHasBegunMayWaitForOtherWork() {
+    let queue = OwnerScopedQueue(virtualTime: time)
+    queue.addOperation(lifetime: .process) { [time, log] in
+      let other = queue.addOperation(lifetime: .process) {
+        log.add("\(time.pending.count { $0.reason == .otherWork })")
+      }
+      other.waitUntilFinished()
+    }
+    time.runUntilIdle()
+    #expect(log.lines == ["1"])
+  }
+
   @Test func aBarrierRunsAlone() {
     let queue = OwnerScopedQueue(virtualTime: time)
     let owner = OwnerLifetime()
