@@ -8,19 +8,19 @@ import Foundation
 enum Mutation: String, CaseIterable {
   // The operation's state word: OperationModelTests DependencyModelTests
   /// A start that has been claimed runs the work without a look at the lifetime.
-  case startSkipsTheLifetime
+  case startSkipsTheLifetime  // everyTwo
   /// Who is cancelled already handles the cancellation again.
-  case cancelsTwice
+  case cancelsTwice  // everyTwo
   /// Who finishes doesn't claim the finish.
-  case finishesTwice
+  case finishesTwice  // twoFinishAnAsynchronousOperation
   /// The scheduler starts an operation though a dependency was added meanwhile.
   case startsBlocked
   /// Somebody waits without looking, under the lock, whether the operation has finished.
-  case waiterLooksTooEarly
+  case waiterLooksTooEarly  // everyTwo
   /// A failed dependency and a new policy don't meet in one word.
-  case policyMissesTheFailure
+  case policyMissesTheFailure  // requiresSuccessWhileItFails
   /// The timer of a timeout is kept by an operation that has finished.
-  case timerOutlivesTheFinish
+  case timerOutlivesTheFinish  // timesOutWhileItFinishes
 
   // Dependencies: DependencyModelTests
   /// A dependency can be resolved before it is counted.
@@ -30,21 +30,21 @@ enum Mutation: String, CaseIterable {
 
   // Lifetimes: LifetimeModelTests
   /// Two ends both deal with what the lifetime has.
-  case endsTwice
+  case endsTwice  // aSecondEndReturnsWhenEverythingBelowHasEnded
   /// An end that isn't the first returns though what is below is still to be closed.
   case secondEndMissesTheTree
   /// A hook is added to a list that has been closed.
-  case hookMissesTheEnd
+  case hookMissesTheEnd  // aHookThatComesWhileItEndsRunsOnce
   /// A child is added to a parent that has ended.
-  case childMissesTheEnd
+  case childMissesTheEnd  // aChildThatJoinsAParentThatEndsEndsToo
   /// Two links that make a cycle are not looked at one after the other.
-  case linksWithoutLock
+  case linksWithoutLock  // cyclesAreRefusedWhoeverComesFirst
   /// A child is entered under a new parent though it has ended on the way there, and stays when it has gone.
   case linkMissesItsOwnEnd
   /// A member joins after the reaper was sent.
   case memberMissesTheEnd
   /// A member leaves, and another one takes its place, while the reaper walks the list.
-  case memberMovesWhileReaped
+  case memberMovesWhileReaped  // aMemberThatGoesWhileItEndsTakesNobodyAlong
 
   // What runs in the background: RelayModelTests
   /// A runner that has found nothing leaves without another look.
@@ -54,9 +54,9 @@ enum Mutation: String, CaseIterable {
 
   // Owners that only their bodies hold, and blocks of dispatch queues: HoldModelTests
   /// A block that has been claimed runs without a look at the lifetime.
-  case blockSkipsTheLifetime
+  case blockSkipsTheLifetime  // aBlockAndTheEndOfItsOwner
   /// A block that gives its claim back doesn't look whether its lifetime has ended meanwhile.
-  case heldBackBlockMissesTheEnd
+  case heldBackBlockMissesTheEnd  // aBlockIsHeldBackWhileItsLifetimeEnds
   /// A body begins though only bodies hold the owner.
   case bodiesKeepTheOwner
   /// References are compared with a count of bodies that may be of another moment.
@@ -64,7 +64,7 @@ enum Mutation: String, CaseIterable {
   /// A body that waits for work of its own owner counts as one that holds the owner.
   case waitingBodyCounts
   /// A job that its worker can't run is put back though all that was pending has been cancelled meanwhile.
-  case workInHandOutlivesTheCancel
+  case workInHandOutlivesTheCancel  // aJobInHandIsCancelledWithAllOthers
   /// Work is held back without a look whether the last body has gone meanwhile.
   case heldBackWorkIsForgotten
 
@@ -78,27 +78,27 @@ enum Mutation: String, CaseIterable {
 
   // Queues: QueueModelTests
   /// A job that has been claimed runs without a look at the lifetime.
-  case jobSkipsTheLifetime
+  case jobSkipsTheLifetime  // aJobAndTheEndOfItsOwner
   /// A thread that has seen that no worker is due parks without another look under the lock.
   case parksWithoutLooking
   /// A thread that takes a worker leaves those that are due, too, to whoever comes by.
-  case callsNobodyForTheRest
+  case callsNobodyForTheRest  // aJobWaitsForAJobOfAnotherQueue
   /// A worker leaves after the hold of the lock in which it found nothing.
-  case leavesInASecondHold
+  case leavesInASecondHold  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
   /// Somebody waits for work that may be over already.
-  case waiterMissesTheFinish
+  case waiterMissesTheFinish  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
   /// A work item can be begun, and taken back, at once.
   case beginsWithoutExchange
   /// A parked thread gives up without looking whether it has been called.
-  case givesUpThoughCalled
+  case givesUpThoughCalled  // aJobIsAddedWhileTheParkedThreadGivesUp
   /// The monitor takes a worker without a work item for one that is in a body.
-  case monitorLooksAtItemsOnly
+  case monitorLooksAtItemsOnly  // anOwnerBlocksTheWorkerThatLetsGoOfIt
   /// A barrier begins while what was before it executes.
-  case barrierOvertakes
+  case barrierOvertakes  // aBarrierComesAfterWhatWasBeforeIt
   /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
-  case handoverDoesNotYield
+  case handoverDoesNotYield  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
   /// An operation is added though another queue has it.
-  case isAddedTwice
+  case isAddedTwice  // oneOperationIsAddedToTwoQueues
 
   // Operations in a queue that are not ready: QueueReadinessModelTests
   /// An operation becomes ready again while its item is used up, and gets no other.
@@ -106,57 +106,57 @@ enum Mutation: String, CaseIterable {
   /// A work item of a former priority leads to no start, though there is none of the new one.
   case priorityLosesTheItem
   /// An operation becomes ready again while it is held back, and gets no item.
-  case heldBackMissesTheNews
+  case heldBackMissesTheNews  // aDependencyIsAddedWhileTheWorkerAsks
   /// The timer of watched operations is set once.
-  case readinessIsAskedOnce
+  case readinessIsAskedOnce  // aConditionComesTrueWhileTheWorkerAsks
 
   // Settings of a queue: QueueSettingModelTests
   /// A worker that was made for other settings goes on taking work.
-  case formerWorkersGoOn
+  case formerWorkersGoOn  // whatIsAddedAfterTheUnderlyingQueueWasSetRunsThere
   /// What a worker has in hand stays with it, whatever is cancelled, suspended or limited.
-  case workInHandStays
+  case workInHandStays  // aBatchInHandIsCancelled
 
   // Jobs that a worker's own jobs add: NestedWorkModelTests
   /// A worker adds to a list that has been closed, and begins what is in it.
-  case closedListGoesOn
+  case closedListGoesOn  // whoWaitsForTheQueueWaitsForWhatItsJobsAdd
   /// Whoever takes back what a worker has in hand leaves it what its jobs have added.
-  case listStaysOpen
+  case listStaysOpen  // aBarrierComesBetweenWhatAJobAddsBeforeItAndAfterIt
   /// What a worker has kept is counted when somebody else looks, and not before it is counted as over.
-  case nestedWorkIsCountedLate
+  case nestedWorkIsCountedLate  // whoWaitsForAChainWaitsForItsLastJob
   /// A worker doesn't say that it has kept something.
-  case nestedWorkIsNotNoted
+  case nestedWorkIsNotNoted  // whatOthersAddKeepsItsPlace
   /// A worker begins what it has kept before older work.
-  case nestedWorkOvertakes
+  case nestedWorkOvertakes  // whatOthersAddKeepsItsPlace
   /// Workers keep what bodies add for an owner whose older work is held back.
-  case heldBackLeavesListsOpen
+  case heldBackLeavesListsOpen  // nothingIsKeptBehindWhatIsHeldBack
   /// A worker keeps more after what it has kept was taken in.
-  case takenListGoesOn
+  case takenListGoesOn  // whatAJobAddsKeepsItsOrder
   /// The monitor doesn't know of what a worker has kept.
-  case nestedWorkIsNotMonitored
+  case nestedWorkIsNotMonitored  // aBodyBlocksUntilWhatItHasAddedHasRun
 
   // Lines: LineModelTests
   /// The next of a line begins while one of it runs.
-  case lineRunsSideBySide
+  case lineRunsSideBySide  // deliveriesRunOneAtATimeAndInOrder
   /// What was held behind a line's last is not looked at again.
-  case lineIsNotReleased
+  case lineIsNotReleased  // deliveriesRunOneAtATimeAndInOrder
   /// What was held comes back before all else.
-  case heldTurnLosesItsAge
+  case heldTurnLosesItsAge  // whatIsHeldBehindALineKeepsItsPlace
   /// A worker takes more behind one of a line.
-  case batchGoesOnBehindALine
+  case batchGoesOnBehindALine  // aWorkerThatTakesSeveralKeepsTheOrder
   /// One of a line that waits keeps the line.
-  case waitKeepsTheLine
+  case waitKeepsTheLine  // aDeliveryWaitsForTheQueue
 
   // Permits: PermitModelTests
   /// A body that waits for work of its own queue keeps its permit.
-  case keepsPermitInWait
+  case keepsPermitInWait  // aBodyWaitsForWorkOfItsOwnSerialQueue
   /// A body that waits for anything else than work of its own queue gives its permit up, too.
-  case everyWaitYields
+  case everyWaitYields  // aBodyWaitsForWorkOfAnotherQueue
   /// An asynchronous operation that goes on without its worker has no permit.
-  case detachedTakesNoPermit
+  case detachedTakesNoPermit  // whatIsTakenTogetherWithAnAsynchronousOperationWaitsForIt
   /// A worker goes on with what it has taken beside an asynchronous operation that goes on without it.
-  case batchGoesOnBesideADetached
+  case batchGoesOnBesideADetached  // whatIsTakenTogetherWithAnAsynchronousOperationWaitsForIt
   /// A body whose wait is over goes on though its owner has as many running as may.
-  case returnsPastTheOwnersLimit
+  case returnsPastTheOwnersLimit  // aBodyWaitsForWorkOfItsOwnOwner
   /// A body whose wait is over goes on though others have its permit.
   case returnsWithoutPermit
   /// Nobody looks for bodies that want their permits back.
