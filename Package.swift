@@ -5,6 +5,9 @@ import PackageDescription
 // The model build swaps the primitives of the lowest room for those of the model checker; see Documentation/CORRECTNESS.md.
 let isModel = ProcessInfo.processInfo.environment["OWNED_OPERATIONS_MODEL"] == "1"
 
+// Without the tool, whose tests start other programs most of the time: for builds with a sanitizer, or optimised.
+let isLibrariesOnly = isModel || ProcessInfo.processInfo.environment["OWNED_OPERATIONS_LIBRARIES"] == "1"
+
 // Before a change lands, no warning may be left; who builds the package for their own use is not stopped by one of a newer compiler.
 let isStrict = ProcessInfo.processInfo.environment["OWNED_OPERATIONS_STRICT"] == "1"
 
@@ -17,8 +20,7 @@ let package = Package(
       .library(name: "OwnedOperations", targets: ["OwnedOperations"]),
       .library(name: "OwnedRequests", targets: ["OwnedRequests"]),
       .library(name: "OwnedOperationsTesting", targets: ["OwnedOperationsTesting"]),
-      .executable(name: "ownedops", targets: ["ownedops"]),
-    ],
+    ] + (isLibrariesOnly ? [] : [.executable(name: "ownedops", targets: ["ownedops"])]),
   targets: [
     .target(name: "CDeinitHook"),
     .target(
@@ -40,16 +42,26 @@ let package = Package(
       : [
         .target(name: "OwnedRequests", dependencies: ["OwnedOperations", "CDeinitHook"]),
         .target(name: "OwnedOperationsTesting", dependencies: ["OwnedOperations"]),
-        .target(name: "OwnedOpsTool", dependencies: ["OwnedOperations", "OwnedRequests"], path: "Sources/ownedops/Tool"),
-        .executableTarget(name: "ownedops", dependencies: ["OwnedOpsTool"], path: "Sources/ownedops/Main"),
         .target(name: "CFoundationLocks", path: "Tests/CFoundationLocks"),
         .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations", "CFoundationLocks"]),
         .testTarget(name: "OwnedRequestsTests", dependencies: ["OwnedRequests"]),
         .testTarget(name: "OwnedOperationsTestingTests", dependencies: ["OwnedOperationsTesting", "OwnedRequests"]),
+      ])
+    + (isLibrariesOnly
+      ? []
+      : [
+        .target(name: "OwnedOpsTool", dependencies: ["OwnedOperations", "OwnedRequests"], path: "Sources/ownedops/Tool"),
+        .executableTarget(name: "ownedops", dependencies: ["OwnedOpsTool"], path: "Sources/ownedops/Main"),
         .testTarget(name: "OwnedOpsToolTests", dependencies: ["OwnedOpsTool", "ownedops"]),
       ]),
   swiftLanguageModes: [.v6]
 )
+
+// Optimised tests are about optimised libraries. With their own code optimised, too, they take more than twice as long to build.
+for target in package.targets where target.isTest && !isModel {
+  let plainly = ["-Onone", "-no-whole-module-optimization"]
+  target.swiftSettings = (target.swiftSettings ?? []) + [.unsafeFlags(plainly, .when(configuration: .release))]
+}
 
 if isStrict {
   for target in package.targets {
