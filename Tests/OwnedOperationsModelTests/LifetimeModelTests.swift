@@ -205,7 +205,7 @@ import Testing
   }
 
   final class Member: LifetimeMember, @unchecked Sendable {  // the baton holder's
-    static let memberKind: MemberKind = MemberKindOf<Member>()
+    static let memberKind: MemberKind = MemberKind(of: Member.self)
     var memberIndex = MemberList.notListed
     let heard: ModelFlag
     init(_ heard: ModelFlag) { self.heard = heard }
@@ -294,7 +294,7 @@ import Testing
   }
 
   final class LeavingMember: LifetimeMember, @unchecked Sendable {  // the baton holder's
-    static let memberKind: MemberKind = MemberKindOf<LeavingMember>()
+    static let memberKind: MemberKind = MemberKind(of: LeavingMember.self)
     var memberIndex = MemberList.notListed
     let lifetime: OwnerLifetime
     let heard: ModelFlag

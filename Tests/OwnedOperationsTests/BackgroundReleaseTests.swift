@@ -231,7 +231,7 @@ import Testing
   }
 
   private final class Told: LifetimeMember {
-    static let memberKind: MemberKind = MemberKindOf<Told>()
+    static let memberKind: MemberKind = MemberKind(of: Told.self)
     nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
     private let lifetime: OwnerLifetime
     private let body: @Sendable () -> Void

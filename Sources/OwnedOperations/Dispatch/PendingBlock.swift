@@ -16,7 +16,7 @@ import Synchronization
 /// (`OwnerHold`). The end of a lifetime that came in between has found it claimed; so it is asked for once more after that.
 class PendingBlock: LifetimeMember, HeldBackWork, @unchecked Sendable {  // by the protocol above; what is added is the claimer's
   final let lifetime: OwnerLifetime
-  static let memberKind: MemberKind = MemberKindOf<PendingBlock>()
+  static let memberKind: MemberKind = MemberKind(of: PendingBlock.self)
   final var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
   private let isClaimed = Atomic<Bool>(false)
 

@@ -25,7 +25,7 @@ import Synchronization
 /// - The observed object's lifetime ends with its deinit hooks, before its deinit body, whether or not it has a token.
 /// - The table inserts an observation before this joins the lifetimes. An end in between is seen by the join, which fails.
 public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // by the protocol above
-  static let memberKind: MemberKind = MemberKindOf<OwnedObservation>()
+  static let memberKind: MemberKind = MemberKind(of: OwnedObservation.self)
   var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
 
   let lifetime: OwnerLifetime

@@ -20,7 +20,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   //   listed: whoever has stored it sees all nodes that were listed before, and claims them; later ones are not listed. A worker reads it,
   //   and asks the lifetimes, after it has the node in hand and before it runs it: that decides the start.
 
-  static let memberKind: MemberKind = MemberKindOf<GraphRun>()
+  static let memberKind: MemberKind = MemberKind(of: GraphRun.self)
 
   let structure: GraphStructure
   let policy: DependencyPolicy

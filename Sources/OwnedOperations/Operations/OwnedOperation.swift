@@ -36,7 +36,7 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
   final let word: Atomic<UInt64>
   final let lock: Lock
   // Each is guarded by a lock; checks of exclusive access would cost more than the accesses.
-  static let memberKind: MemberKind = MemberKindOf<OwnedOperation>()
+  static let memberKind: MemberKind = MemberKind(of: OwnedOperation.self)
   @exclusivity(unchecked) final var memberIndex: Int32 = MemberList.notListed
   @exclusivity(unchecked) final var extras: OperationExtras?
   @exclusivity(unchecked) final var dependencyCell: DependencyCell?

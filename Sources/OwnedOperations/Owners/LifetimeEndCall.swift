@@ -3,7 +3,7 @@
 /// Whoever wants to hear keeps it, and lets go of it, or calls `leave`, when that isn't wanted any more. Joining and leaving take constant
 /// time, and so the end does: unlike hooks, members are told in the background.
 final class LifetimeEndCall: LifetimeMember, @unchecked Sendable {  // `action` is guarded by `lock`
-  static let memberKind: MemberKind = MemberKindOf<LifetimeEndCall>()
+  static let memberKind: MemberKind = MemberKind(of: LifetimeEndCall.self)
   var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
   let lifetime: OwnerLifetime
   private let lock = Lock()

@@ -3,7 +3,7 @@
 /// A lifetime does not keep its members alive. A member joins when its work becomes pending and leaves when the work is finished, at the
 /// latest in its deinit.
 protocol LifetimeMember: AnyObject, Sendable {
-  /// `MemberKindOf<Self>()`, kept once for all.
+  /// `MemberKind(of: Self.self)`, kept once for all.
   static var memberKind: MemberKind { get }
 
   /// Where the member stands in its lifetime's list. Written and read by ``MemberList`` only, under the lifetime's lock.
@@ -16,17 +16,17 @@ protocol LifetimeMember: AnyObject, Sendable {
 
 /// How a list deals with members that it knows by address only: without taking a reference, which could turn out to be the last one, under
 /// the lifetime's lock, and costs more than all the rest.
-class MemberKind: @unchecked Sendable {  // without state; a class that has subclasses can't be checked
-  func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) {}
-  func member(_ object: AnyObject) -> (any LifetimeMember)? { nil }
-}
+final class MemberKind: Sendable {
+  private let setIndex: @Sendable (Int32, UnsafeMutableRawPointer) -> Void
+  private let member: @Sendable (AnyObject) -> any LifetimeMember
 
-final class MemberKindOf<Member: LifetimeMember>: MemberKind, @unchecked Sendable {  // without state
-  override func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) {
-    Borrowed<Member>(address: member).with { $0.memberIndex = index }
+  init<Member: LifetimeMember>(of kind: Member.Type) {
+    setIndex = { index, member in Borrowed<Member>(address: member).with { $0.memberIndex = index } }
+    member = { unsafeDowncast($0, to: Member.self) }
   }
 
-  override func member(_ object: AnyObject) -> (any LifetimeMember)? { unsafeDowncast(object, to: Member.self) }
+  func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) { setIndex(index, member) }
+  func member(_ object: AnyObject) -> any LifetimeMember { member(object) }
 }
 
 /// The members of one lifetime, unretained, in an array: 16 bytes a member, O(1) to join and to leave, and left to the

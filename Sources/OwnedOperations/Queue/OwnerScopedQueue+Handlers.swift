@@ -173,7 +173,7 @@ extension OwnerScopedQueue {
   }
 }
 
-private final class WeakActor: @unchecked Sendable {  // written by the initialiser only
-  private(set) weak var object: (any Actor)?
+private final class WeakActor: Sendable {
+  weak let object: (any Actor)?
   init(_ object: any Actor) { self.object = object }
 }

@@ -14,7 +14,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   /// Retained.
   private typealias Flows = (Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?)
 
-  static let memberKind: MemberKind = MemberKindOf<OwnerQueue>()
+  static let memberKind: MemberKind = MemberKind(of: OwnerQueue.self)
   var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
 
   // Guarded by the queue's lock.

@@ -3,7 +3,7 @@ class Permit {
   /// It is with others.
   final var isYielded = false
   /// The owner whose permit was yielded, too. It keeps its owner queue while its work is unfinished.
-  final unowned(unsafe) var ownerQueue: OwnerQueue?
+  @Uncounted final var ownerQueue: OwnerQueue?
   /// The flow of the line that was yielded, too.
   final var flow: Flow?
   /// Where it stands in `ReturningList`.

@@ -40,7 +40,7 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
   /// What they used of the processor; nil if that was not measured.
   final var lastUse: ProcessorShare.Use?
   /// Whose work runs. It executes, so the owner queue is there.
-  final unowned(unsafe) var currentOwnerQueue: OwnerQueue?
+  @Uncounted final var currentOwnerQueue: OwnerQueue?
 
   /// What the monitor saw last.
   struct Sighting: Equatable {
@@ -75,6 +75,6 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
 }
 
 /// Who makes a queue's workers. Under the queue's lock.
-protocol WorkerMaker: AnyObject {
+protocol WorkerMaker: AnyObject, Sendable {
   func makeWorker(_ generation: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker
 }

@@ -57,7 +57,7 @@ extension Scheduler {
   @inline(__always)  // for each worker that is sent for
   private mutating func sendWorker() -> ScheduledWorker {
     let worker = workers.activate {
-      maker.unsafelyUnwrapped.makeWorker(workerGeneration, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
+      listener.unsafelyUnwrapped.makeWorker(workerGeneration, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
     }
     setArriving(worker)
     return worker

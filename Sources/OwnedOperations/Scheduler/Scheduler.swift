@@ -98,10 +98,8 @@ struct Scheduler: ~Copyable {
   var qualityOfService: QualityOfService
   var progress: Progress?
   var underlyingQueue: DispatchQueue?
-  /// For owner queues, which may outlive the queue.
-  var listener: (any OwnerEndListener)?
-  /// Not counted: it has the scheduler.
-  unowned(unsafe) var maker: (any WorkerMaker)?
+  /// The queue, weakly: owner queues, which may outlive it, tell it of ends.
+  var listener: (any OwnerEndListener & WorkerMaker)?
   /// Owns the operations that have no owner.
   var ownLifetime: OwnerLifetime
   /// Counts changes of what workers are made from; a worker of an older generation takes no more work.

@@ -16,7 +16,6 @@ enum WorkItem {
   case executorJob(UnownedJob)
   /// A piece of something that comes in pieces.
   case graphNode(any NodeRun, UInt32)
-
 }
 
 // MARK: What is asked of it

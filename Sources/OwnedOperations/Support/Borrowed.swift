@@ -36,6 +36,20 @@ struct Borrowed<Object: AnyObject>: @unchecked Sendable {
   func refers(to other: Object) -> Bool { address == Unmanaged.passUnretained(other).toOpaque() }
 }
 
+/// A property that is a borrowed reference, or nil: as ``Borrowed``, where what is borrowed changes.
+@propertyWrapper
+struct Uncounted<Object: AnyObject> {
+  private unowned(unsafe) var object: Object?
+
+  @inline(__always)  // as all here: each is a move of a pointer
+  init(wrappedValue: Object?) { object = wrappedValue }
+
+  var wrappedValue: Object? {
+    @inline(__always) get { object }
+    @inline(__always) set { object = newValue }
+  }
+}
+
 /// A reference that is counted by hand: whoever has it lets go of it once, by `release()` or `take()`. Until then the object stays.
 struct Retained<Object: AnyObject>: @unchecked Sendable {  // as ``Borrowed``
   private let unmanaged: Unmanaged<Object>

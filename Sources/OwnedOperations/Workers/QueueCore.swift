@@ -39,7 +39,6 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     self.host = host
     reference = QueueReference(host, self)
     scheduler.listener = reference
-    scheduler.maker = self
   }
 
   // MARK: The way to the scheduler
@@ -100,7 +99,6 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   func exchange(with heir: QueueCore) {
     swap(&heir.scheduler, &scheduler)
     swap(&heir.scheduler.listener, &scheduler.listener)
-    swap(&heir.scheduler.maker, &scheduler.maker)
     swap(&heir.scheduler.ownLifetime, &scheduler.ownLifetime)
   }
 
@@ -181,7 +179,7 @@ typealias QueueHost = OperationScheduler & TaskExecutor
 /// asks while that is being done waits for it, which takes microseconds.
 final class QueueReference: Sendable {
   private let memory: MemoryReference  // constant; asked while the memory that it holds is there
-  private let core: Borrowed<QueueCore>  // the queue keeps it
+  let core: Borrowed<QueueCore>  // the queue keeps it
   /// Somebody has taken it upon himself to see to what the idle queue doesn't need.
   private let isToBeTidied = Atomic(false)
 

@@ -14,7 +14,7 @@ final class Worker: DueWorker, @unchecked Sendable {
   let threads: WorkerThreads?
   /// Where a guest runs.
   private let dispatchQueue: DispatchQueue?
-  unowned(unsafe) let core: QueueCore  // a worker runs only while a drain holds the queue, and that its core
+  private let borrowedCore: Borrowed<QueueCore>  // a worker runs only while a drain holds the queue, and that its core
   private let host: Borrowed<AnyObject>
 
   /// Of the thread, while the worker drains. Begun by the thread before it begins anything, and ended under the queue's lock, so the
@@ -33,7 +33,7 @@ final class Worker: DueWorker, @unchecked Sendable {
   var isInItem = false
   private var isItemOver = false
   /// The item's, which keeps it.
-  private unowned(unsafe) var currentOperation: OwnedOperation? {  // not counted: that is in a cache line that others want
+  @Uncounted private var currentOperation: OwnedOperation? {  // not counted: that is in a cache line that others want
     didSet { currentAddress.store(currentOperation.map { UInt(bitPattern: Borrowed($0).address) } ?? 0, ordering: .releasing) }
   }
   /// The address of `currentOperation`, for other threads; see `isLastOf(_:)`.
@@ -47,18 +47,19 @@ final class Worker: DueWorker, @unchecked Sendable {
   var isInJob = false
   /// How many nested jobs to run before the batch is settled.
   private(set) var nestedSize = 16
-  private unowned(unsafe) var currentRun: (any NodeRun)?  // the item that began the chain keeps it
+  @Uncounted private var currentRun: AnyObject?  // the item that began the chain keeps it
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.
   private let ownerFrame = UnsafeMutablePointer<OwnerBodyFrame>.allocate(capacity: 1)
 
+  var core: QueueCore { borrowedCore.object }
   /// The dispatch queue is somebody else's, who wants to use it, too.
   var isGuest: Bool { threads == nil }
   /// How long to drain a queue that is somebody else's before letting others have a turn, in nanoseconds.
   static let guestTime: UInt64 = 1_000_000
 
   init(_ core: QueueCore, generation: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
-    self.core = core
+    borrowedCore = Borrowed(core)
     host = core.hostObject
     hint = core.hint
     reference = core.reference
@@ -74,8 +75,9 @@ final class Worker: DueWorker, @unchecked Sendable {
     _ = Retained(host.object)  // until the drain is over
     if let threads { return threads.run(self) }
     guard let dispatchQueue else { return }
-    ThreadStart.on(dispatchQueue) { [unowned(unsafe) self] in  // the queue keeps the worker, and is kept until the drain is over
-      let worker = self  // which the queue may let go of in its drain
+    let borrowed = Borrowed(self)  // the queue keeps the worker, and is kept until the drain is over
+    ThreadStart.on(dispatchQueue) {
+      let worker = borrowed.object  // which the queue may let go of in its drain
       if let queue = worker.drainQueue() { IdleQueues.note(queue) }
     }
   }
@@ -371,8 +373,9 @@ extension QualityOfService {
   }
 }
 
-extension QueueCore: WorkerMaker {
+extension QueueReference: WorkerMaker {
   func makeWorker(_ generation: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker {
-    Worker(self, generation: generation, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
+    // Whoever asks has the queue's lock, and so the core.
+    Worker(core.object, generation: generation, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
   }
 }
