@@ -61,7 +61,8 @@ enum ChildProcess {
     var process: pid_t = 0
     let error = withArguments(command.words) { words in
       withEnvironment(command.environment) { environment in
-        posix_spawnp(&process, path(of: command), &actions, &attributes, words, environment)
+        let path = path(of: command)
+        return StartsUnderWay.shared.during { posix_spawnp(&process, path, &actions, &attributes, words, environment) }
       }
     }
     guard error == 0 else { throw failure(error, command) }
