@@ -88,6 +88,65 @@ import Testing
     #expect(report.failure?.contains("no end") == true)
   }
 
+  /// What is used by two, and kept by one of them.
+  private final class Kept: Sendable {
+    let word = Atomic<Int>(0)
+  }
+
+  @Test func aUseAfterTheReleaseIsFound() {
+    let report = ModelExplorer("use after release").exhaustively { run in
+      let owned = Retained(Kept())
+      let borrowed = owned.borrowed
+      run.concurrently(("owner", { owned.release() }), ("user", { borrowed.with { _ = $0.word.add(1, ordering: .relaxed) } }))
+    }
+    #expect(report.failure?.contains("release") == true)
+    #expect(!report.trace.isEmpty)
+  }
+
+  @Test func aCrashIsFound() {
+    let report = ModelExplorer("crash").exhaustively { run in
+      let count = Counter()
+      let crashAtOne: @Sendable () -> Void = {
+        let found = count.word.load(ordering: .relaxed)
+        count.word.store(found + 1, ordering: .relaxed)
+        precondition(found != 1 || count.word.load(ordering: .relaxed) != 2)
+      }
+      run.concurrently(("one", crashAtOne), ("two", crashAtOne))
+    }
+    #expect(report.failure?.contains("signal") == true)
+    #expect(!report.trace.isEmpty)
+  }
+
+  /// Work items that two may take: one who begins them, one who takes them away.
+  private final class Items: Sendable {
+    let ledger = ModelLedger()
+    let isTaken = Atomic<Bool>(false)
+
+    func takeBadly() {
+      guard !isTaken.load(ordering: .acquiring) else { return }
+      isTaken.store(true, ordering: .releasing)
+      ledger.take(0)
+    }
+
+    func takeWell() {
+      if !isTaken.exchange(true, ordering: .acquiringAndReleasing) { ledger.take(0) }
+    }
+  }
+
+  @Test func aWorkItemThatIsBegunTwiceIsFound() {
+    let explore: (String, @escaping @Sendable (Items) -> Void) -> ModelExplorer.Report = { name, take in
+      ModelExplorer(name).exhaustively { run in
+        let items = Items()
+        items.ledger.put(0)
+        run.concurrently(("worker", { take(items) }), ("canceller", { take(items) }))
+      }
+    }
+    let report = explore("begun twice") { $0.takeBadly() }
+    #expect(report.failure?.contains("twice") == true)
+    #expect(!report.trace.isEmpty)
+    #expect(explore("begun once") { $0.takeWell() }.failure == nil)
+  }
+
   // MARK: Reduction
 
   /// What is seen in the end, with and without reduction: the same. And it is a reduction.

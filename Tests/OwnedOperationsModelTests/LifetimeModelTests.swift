@@ -204,6 +204,65 @@ import Testing
     }
   }
 
+  private final class Owner: OperationOwner, Sendable {
+    let lifetimeToken: OwnerLifetime.Token
+    init(_ parent: OwnerLifetime) { lifetimeToken = OwnerLifetime.Token(parent: parent) }
+  }
+
+  @Test func theLastReferenceToAnOwnerGoesWhileItsParentEnds() {
+    Self.exploreLastReference("last reference to an owner | end of the parent") { parent, calls in
+      let owner = Owner(parent)
+      owner.lifetime.onEnd { _ in calls.count += 1 }
+      return owner
+    }
+  }
+
+  /// The parent may meet the child in its deinit, which is the child's end.
+  @Test func theLastReferenceToAChildGoesWhileItsParentEnds() {
+    Self.exploreLastReference("last reference to a child | end of the parent") { parent, calls in
+      let child = OwnerLifetime(parent: parent)
+      child.onEnd { _ in calls.count += 1 }
+      return child
+    }
+  }
+
+  /// Nobody else holds the child, or its lifetime.
+  private static func exploreLastReference(
+    _ name: String, _ location: SourceLocation = #_sourceLocation, _ make: @escaping @Sendable (OwnerLifetime, ModelFlag) -> AnyObject
+  ) {
+    explore(name, preemptions: 3, location) { run in
+      let parent = OwnerLifetime()
+      let calls = ModelFlag()
+      let child = Holder(make(parent, calls))
+      let isThere = WeakReference(child.object!)
+      run.concurrently(("release", { child.object = nil }), ("parent", { parent.end() }))
+      run.expect(calls.count == 1, "the hook ran \(calls.count) times")
+      run.expect(isThere.object == nil, "the child is still there")
+      run.expect(parent.childCount == 0, "who has ended keeps children")
+    }
+  }
+
+  /// A hook that comes while the child's end is the parent's affair runs once, when the child has ended.
+  @Test func aHookComesWhileTheParentEnds() {
+    Self.explore("onEnd | end of the parent", preemptions: 3) { run in
+      let parent = OwnerLifetime()
+      let child = OwnerLifetime(parent: parent)
+      let (calls, early) = (ModelFlag(), ModelFlag())
+      run.concurrently(
+        (
+          "onEnd",
+          {
+            child.onEnd { _ in
+              calls.count += 1
+              if child.isAlive { early.isSet = true }
+            }
+          }
+        ), ("parent", { parent.end() }))
+      run.expect(calls.count == 1, "the hook ran \(calls.count) times")
+      run.expect(!early.isSet, "the hook ran before the end")
+    }
+  }
+
   final class Member: LifetimeMember, @unchecked Sendable {  // the baton holder's
     static let memberKind: MemberKind = MemberKind(of: Member.self)
     var memberIndex = MemberList.notListed

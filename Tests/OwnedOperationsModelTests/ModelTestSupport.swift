@@ -27,6 +27,11 @@ extension ModelExplorer {
       #expect(repeatedly(schedule, scenario).failure == nil, sourceLocation: location)
       return
     }
+    if Self.stopsAtFailure {
+      // So that a crash of the process can be told with its scenario, too.
+      print("model: begins: \(name)")
+      fflush(nil)
+    }
     var explorer = self
     let asked = Self.setting("MODEL_PREEMPTIONS")
     if Self.seconds == nil {

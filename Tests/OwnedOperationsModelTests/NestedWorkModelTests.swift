@@ -282,6 +282,35 @@ import Testing
     }
   }
 
+  /// The same, as it comes about: a second worker finds that only a body holds the owner, while that body adds more.
+  @Test func nothingIsKeptBehindWhatAnotherWorkerHoldsBack() {
+    ModelExplorer("nested: async, async within | another worker holds back, no limit").exploreQueue(
+      limit: -1, preemptions: 1, reduces: true
+    ) { run, scene in
+      let holder = Holder(Owner())
+      scene.addAndWait(1)
+      // Jobs are quick enough to be kept, and two are worth another worker.
+      scene.queue.setItemTime(10_000)
+      scene.queue.isSuspended = true
+      scene.queue.async(owner: holder.object!) { owner in
+        holder.object = nil
+        scene.bodies.run()
+        scene.bodies.pass()
+        for _ in 0..<2 {
+          let isHeldBack = scene.queue.holdsWorkBack
+          scene.queue.async(owner: owner) { _ in scene.bodies.run() }
+          run.expect(!isHeldBack || Worker.current?.batch.nested.isEmpty ?? true, "it was kept behind what is held back")
+        }
+      }
+      scene.queue.async(owner: holder.object!) { _ in scene.bodies.runAndStay() }
+      scene.add()
+      run.concurrently(("resume", { scene.queue.isSuspended = false }), ("wait", { scene.wait() }))
+    } atEnd: { run, scene in
+      DeferredReleases.waitUntilIdle()
+      scene.expectStatistics(run)
+    }
+  }
+
   // MARK: Waits and blocked bodies
 
   /// The body waits for what it has added.

@@ -78,6 +78,20 @@ import Testing
   ])
   func someThree(_ events: [Event]) { Self.explore(events, preemptions: 2) }
 
+  /// Whoever has ended the owner, and whether the reaper has come by.
+  @Test func itIsCancelledWhenTheEndHasReturned() {
+    ModelExplorer("operation: end, isCancelled | end, isCancelled | cancel").expectNothing(preemptions: 2) { run in
+      let operation = Watched(lifetime: OwnerLifetime())
+      let end: @Sendable () -> Void = {
+        operation.lifetime.end()
+        run.expect(operation.isCancelled, "the end has returned, and it is not cancelled")
+      }
+      run.concurrently(("one", end), ("two", end), ("cancel", { operation.cancel() }))
+      LifetimeReaper.waitUntilIdle()
+      run.expect(operation.isFinished && operation.cancellations == 1, "told \(operation.cancellations) times that it was cancelled")
+    }
+  }
+
   /// Finished by somebody else, as Foundation's classic asynchronous operations are.
   final class Classic: OwnedOperation, @unchecked Sendable {  // the baton holder's
     var releases = 0

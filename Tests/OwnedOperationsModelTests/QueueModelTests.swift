@@ -292,6 +292,56 @@ import Testing
     }
   }
 
+  /// Whoever comes first. What comes after the end is not kept for an hour.
+  @Test func whatIsDelayedIsReleasedAtTheEnd() {
+    ModelExplorer("queue: asyncAfter in an hour | end", timePasses: true).exploreQueue { run, scene in
+      let probe = Holder(ModelFlag())
+      let released = WeakReference(probe.object!)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.asyncAfter(.seconds(3600), lifetime: scene.lifetime) { [flag = probe.object] in
+              flag?.count += 1
+              scene.bodies.run()
+            }
+            probe.object = nil
+          }
+        ), ("end", { scene.end() }))
+      LifetimeReaper.waitUntilIdle()
+      run.wait("release") { released.object == nil }
+      run.expect(ModelRun.now < 3600 * 1_000_000_000, "what it captured went at its time")
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 0)
+    }
+  }
+
+  /// The timer may fire at any moment, before the lifetime is joined and after.
+  @Test func aJobIsDelayedWhileItsOwnerEnds() {
+    ModelExplorer("queue: asyncAfter | end", earlyTimeouts: 1, timePasses: true).exploreQueue { run, scene in
+      let probe = Holder(ModelFlag())
+      let released = WeakReference(probe.object!)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.asyncAfter(.milliseconds(1), lifetime: scene.lifetime) { [flag = probe.object] in
+              flag?.count += 1
+              scene.bodies.run()
+            }
+            probe.object = nil
+          }
+        ), ("end", { scene.end() }))
+      LifetimeReaper.waitUntilIdle()
+      scene.wait()
+      run.wait("release") { released.object == nil }
+    } atEnd: { run, scene in
+      // Its start may have been under way.
+      run.expect(scene.bodies.runs <= 1, "it ran \(scene.bodies.runs) times")
+      scene.expectStatistics(run)
+    }
+  }
+
   @Test func aDelayedJobIsAddedWhileTheWorkerLeaves() {
     ModelExplorer("queue: asyncAfter | async, wait", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
       scene.queue.asyncAfter(.milliseconds(1), lifetime: scene.lifetime) { scene.bodies.run() }

@@ -111,6 +111,24 @@ import Testing
     }
   }
 
+  /// It may be refused, or cancelled in the queue; what depends on it runs all the same.
+  @Test func whatIsBehindAnOperationRunsWhenItsOwnerEnds() {
+    ModelExplorer("queue: add, wait for a plain operation behind it | end", timePasses: true).exploreQueue(reduces: true) { run, scene in
+      let owner = OwnerLifetime()
+      let first = OwnedBlockOperation(lifetime: owner) { scene.bodies.run() }
+      let last = ModelFlag()
+      let plain = BlockOperation { last.count += 1 }
+      plain.addDependency(first)
+      scene.queue.addOperation(plain)
+      run.concurrently(("adder", { try? scene.queue.enqueue([first]) }), ("end", { owner.end() }))
+      LifetimeReaper.waitUntilIdle()
+      scene.wait()
+      run.expect(last.count == 1, "what is behind it ran \(last.count) times")
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.runs <= 1, "it ran \(scene.bodies.runs) times")
+    }
+  }
+
   /// Of a plain operation nobody hears but by asking it.
   @Test func aPlainOperationIsCancelledWhileItWaits() {
     ModelExplorer("queue: add, wait | cancel of a plain operation", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) {

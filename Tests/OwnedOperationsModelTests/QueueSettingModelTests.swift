@@ -219,6 +219,37 @@ import Testing
     Self.exploreBatch("resume with a batch | end") { $0.end() }
   }
 
+  /// Two workers have taken two each, and begun none. They give them back, or have them taken back, or both.
+  @Test func twoBatchesComeBackInTheirOrder() {
+    ModelExplorer("queue: two batches in hand: give back, give back | suspend the owner, resume it").exploreQueue { run, scene in
+      let order = ModelFlag()
+      scene.queue.isSuspended = true
+      for number in 1...5 { scene.queue.async(lifetime: scene.lifetime) { order.count = order.count * 10 + number } }
+      let (first, second) = (scene.queue.take(2), scene.queue.take(2))
+      run.expect(first.count == 2 && second.count == 2, "they have taken \(first.count) and \(second.count)")
+      run.concurrently(
+        (
+          "workers",
+          {
+            // The younger ones first: each puts its own before what is there.
+            scene.queue.giveBack(second)
+            scene.queue.giveBack(first)
+          }
+        ),
+        (
+          "suspend",
+          {
+            scene.queue.setSuspended(true, ownedBy: scene.lifetime)
+            scene.queue.setSuspended(false, ownedBy: scene.lifetime)
+          }
+        ))
+      scene.queue.isSuspended = false
+      scene.wait()
+      run.expect(order.count == 12345, "they ran in the order \(order.count)")
+    } atEnd: { _, _ in
+    }
+  }
+
   private static func exploreParking(
     _ name: String, preemptions: Int = 1, _ location: SourceLocation = #_sourceLocation,
     _ other: @escaping @Sendable (QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
@@ -260,30 +291,6 @@ import Testing
       scene.queue.maxConcurrentOperationCount = 1
     } atEnd: { run, scene in
       scene.expect(run, runs: 2)
-    }
-  }
-
-  /// Two who hold a queue that nobody else holds.
-  private static func held() -> (Holder<OwnerScopedQueue>, Holder<OwnerScopedQueue>, WeakReference<OwnerScopedQueue>) {
-    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
-    return (Holder(queue), Holder(queue), WeakReference(queue))
-  }
-
-  /// What was added runs, and then the queue goes, whoever lets go of it last.
-  @Test func theQueueIsLetGoOfWhileItHasWork() {
-    ModelExplorer("queue: async, let go | let go").expectNothing(preemptions: 2) { run in
-      let (one, other, queue) = Self.held()
-      let (bodies, lifetime) = (Bodies(), OwnerLifetime())
-      run.concurrently(
-        (
-          "adder",
-          {
-            for _ in 0..<2 { one.object?.async(lifetime: lifetime) { bodies.run() } }
-            one.object = nil
-          }
-        ), ("other", { other.object = nil }))
-      run.wait("bodies") { bodies.runs == 2 }
-      run.wait("the queue goes") { queue.object == nil }
     }
   }
 }

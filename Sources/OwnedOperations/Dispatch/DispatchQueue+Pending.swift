@@ -13,7 +13,7 @@ extension DispatchQueue {
     timer.setHandler(qos: qos, flags: flags) { block.run() }
     timer.set(deadline, leeway: Self.leeway(until: deadline))
     timer.activate()  // in any case: a source must not be released before it has been activated
-    if !block.lifetime.join(block) { block.lifetimeDidEnd() }
+    if !block.lifetime.join(block), !Mutation.delayedBlockMissesTheEnd.isOn { block.lifetimeDidEnd() }
   }
 
   func makeTimer() -> UptimeTimer { UptimeTimer(on: self) }

@@ -132,7 +132,7 @@ extension OwnedOperation {
   /// It may have finished, or be about to: one of the two sees the other's bit, and tells Foundation.
   private func noteRefusal() {
     let before = StateWord(rawValue: word.bitwiseOr(StateWord.Bits.refused.rawValue, ordering: .acquiringAndReleasing).oldValue)
-    if before.isFinished { tellFoundationOfFinish() }
+    if before.isFinished, !Mutation.refusalTellsNobody.isOn { tellFoundationOfFinish() }
   }
 
   /// Takes back `attach`, for a call that turns out to be refused as a whole. An operation that somebody has started meanwhile goes on
@@ -144,7 +144,7 @@ extension OwnedOperation {
         return nil
       }
       var new = word
-      new.remove([.attached, .announced])
+      if !Mutation.takenBackStaysAttached.isOn { new.remove([.attached, .announced]) }
       return new
     }
     var former: (any OperationScheduler)?

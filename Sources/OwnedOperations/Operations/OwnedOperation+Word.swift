@@ -15,7 +15,7 @@ extension OwnedOperation {
   @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   final func settled() -> StateWord {
     let word = load()
-    if word.isFinished || word.isCancelled || isOwnerAlive { return word }
+    if word.isFinished || word.isCancelled || isOwnerAlive || Mutation.cancellationWaitsForTheReaper.isOn { return word }
     return noteOwnerEnded()
   }
 

@@ -25,7 +25,7 @@ final class ResultHandler<Value: Sendable>: Sendable {
 
   private func take() -> Delivery? {
     lock.withLock {
-      defer { delivery = nil }
+      defer { if !Mutation.handlerIsHandedOverTwice.isOn { delivery = nil } }
       return delivery
     }
   }
@@ -79,8 +79,12 @@ final class HandledOperation<Value: Sendable>: OwnedOperation, @unchecked Sendab
   }
 
   override func didCancel(_ reason: CancellationReason) {
-    if case .ownerEnded = reason { return handler.drop() }
-    if !lock.withLock({ hasBegun }) { handler.deliver(.failure(CancellationError())) }
+    if case .ownerEnded = reason {
+      if !Mutation.handlerOutlivesTheEnd.isOn { handler.drop() }
+      return
+    }
+    let isUnderWay = lock.withLock { hasBegun } && !Mutation.handlerComesBeforeTheWorkIsOver.isOn
+    if !isUnderWay { handler.deliver(.failure(CancellationError())) }
   }
 
   override var mayHaveCondition: Bool { false }

@@ -28,7 +28,7 @@ extension OwnerLifetime {
       closed.parent?.removeChild(id)
       HookRun.perform { for ending in endings.reversed() { ending.tell() } }
     } else {
-      closed.parent?.removeChild(id)
+      if !Mutation.endedChildStays.isOn { closed.parent?.removeChild(id) }
       if !closed.hooks.isEmpty || postsDidEndNotification {
         let ending = Ending(self, reason, closed)
         HookRun.perform { ending.tell() }
@@ -120,7 +120,9 @@ extension OwnerLifetime {
     if let relations = guarded.relations {
       if case .parentEnded(let parent) = reason { relations.endedParent = parent }
       swap(&closed.parent, &relations.parent)
-      closed.children = relations.children.values.compactMap { $0.retained() }
+      closed.children = relations.children.values.compactMap {
+        Mutation.dyingChildIsHeld.isOn ? Borrowed(address: $0.address).object : $0.retained()
+      }
       relations.children = [:]
       if !closed.children.isEmpty {
         relations.closing = closed.children

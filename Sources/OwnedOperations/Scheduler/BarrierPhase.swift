@@ -280,7 +280,7 @@ final class BarrierPhase {
       let dead = deadItems[level] > 0 ? flow.work.countDead(upTo: room) : 0
       count(batch.fill(from: flow, limit: min(dead + 1, room), age: age, pool: &pool), takenFrom: flow)
       if flow.work.count == 0 {
-        flow.isInRunQueue = false
+        flow.isInRunQueue = Mutation.usedUpFlowKeepsItsTurn.isOn
       } else if dead == room {
         runQueues[level].prepend(entry)
       } else {

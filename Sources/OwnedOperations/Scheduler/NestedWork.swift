@@ -50,6 +50,7 @@ final class NestedWork {  // shared by its batch, under the protocol above
   private static let oneEnd: UInt64 = 1 << endShift
 
   private let word = Atomic<UInt64>(0)
+  private let ledger = ModelLedger()
   private var items: UnsafeMutablePointer<WorkItem>?
 
   /// Whose work is kept.
@@ -68,6 +69,7 @@ final class NestedWork {  // shared by its batch, under the protocol above
   private static func next(_ word: UInt64) -> UInt64 { word & countMask }
   private static func end(_ word: UInt64) -> UInt64 { word >> endShift & countMask }
   private static func count(_ word: UInt64) -> Int { Int((end(word) &- next(word)) & countMask) }
+  private static func place(of count: UInt64) -> Int { Int(count) & (capacity - 1) }
   private static func isOpen(_ word: UInt64) -> Bool { word & open != 0 || Mutation.closedListGoesOn.isOn }
 
   // MARK: On the worker's thread, in a body
@@ -89,7 +91,7 @@ final class NestedWork {  // shared by its batch, under the protocol above
       start = .allocate(capacity: Self.capacity)
       items = start
     }
-    return start + Int(Self.end(word)) & (Self.capacity - 1)
+    return start + Self.place(of: Self.end(word))
   }
 
   /// - Returns: false if the list has been closed. The item is still where it was written.
@@ -100,7 +102,10 @@ final class NestedWork {  // shared by its batch, under the protocol above
       let end = (Self.end(current) &+ 1) & Self.countMask
       let attempt = word.compareExchange(
         expected: current, desired: current & Self.open | Self.next(current) | end << Self.endShift, ordering: .sequentiallyConsistent)
-      if attempt.exchanged { return true }
+      if attempt.exchanged {
+        ledger.put(Self.place(of: Self.end(current)))
+        return true
+      }
       current = attempt.original
     }
     return false
@@ -115,7 +120,10 @@ final class NestedWork {  // shared by its batch, under the protocol above
       let next = Self.next(current)
       let attempt = word.compareExchange(
         expected: current, desired: current & ~Self.countMask | (next &+ 1) & Self.countMask, ordering: .acquiringAndReleasing)
-      if attempt.exchanged { return (items + Int(next) & (Self.capacity - 1)).move() }
+      if attempt.exchanged {
+        ledger.take(Self.place(of: next))
+        return (items + Self.place(of: next)).move()
+      }
       current = attempt.original
     }
     return nil
@@ -155,7 +163,8 @@ final class NestedWork {  // shared by its batch, under the protocol above
     if added > 0 || left > 0, let items, let flow = flow?.object {
       counted = end
       if added > 0 { count(added, flow) }
-      let first = Int(Self.next(former)) & (Self.capacity - 1)
+      let first = Self.place(of: Self.next(former))
+      for offset in 0..<left { ledger.take((first + offset) % Self.capacity) }
       let beforeEnd = min(left, Self.capacity - first)
       if left > 0 { take(items + first, beforeEnd, flow) }
       if left > beforeEnd { take(items, left - beforeEnd, flow) }

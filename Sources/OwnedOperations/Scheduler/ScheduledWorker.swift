@@ -55,7 +55,7 @@ class ScheduledWorker: BlockingObserver, @unchecked Sendable {
   /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
   ///   that comes later has to wait for more than one job of each of the others.
   final func batchLimit(ready: Int, turns: Int) -> Int {
-    max(1, min(batchSize, ready / Processors.count, turns / (2 * Processors.count)))
+    max(1, min(batchSize, ready / Processors.count, Mutation.turnsAreTakenInAdvance.isOn ? .max : turns / (2 * Processors.count)))
   }
 
   // MARK: What only its thread's side knows

@@ -65,7 +65,8 @@ extension Scheduler {
       if let holder = holders.first { reclaimBatch(from: holder) }
       return
     }
-    for worker in holders.sorted(by: { $0.serial > $1.serial }) { reclaimBatch(from: worker) }
+    let isReversed = Mutation.batchesComeBackReversed.isOn
+    for worker in holders.sorted(by: { ($0.serial > $1.serial) != isReversed }) { reclaimBatch(from: worker) }
   }
 
   /// See `BarrierPhase.noteDead`.

@@ -50,6 +50,7 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   /// What a node of a graph has led to and the worker has not begun.
   let nodeStack = NodeStack()
   let nested = NestedWork()
+  private let ledger = ModelLedger()
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock, which makes their accesses exclusive.
@@ -100,7 +101,10 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
   @inline(__always)  // for each job
   private func addEntries(_ added: Int, of flow: Borrowed<Flow>, age: UInt64) {
     let lifetime = flow.with { $0.unretainedOwnerQueue.with { $0.unretainedLifetime?.address } }
-    for index in count..<count + added { (entries + index).initialize(to: Entry(flow: flow, lifetime: lifetime, age: age)) }
+    for index in count..<count + added {
+      (entries + index).initialize(to: Entry(flow: flow, lifetime: lifetime, age: age))
+      ledger.put(index)
+    }
     count += added
   }
 
@@ -190,6 +194,7 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
         continue
       }
       count = next
+      for index in next..<end { ledger.take(index) }
       var runEnd = end
       while runEnd > next {
         let (flow, age) = (entries[runEnd - 1].flow, entries[runEnd - 1].age)
@@ -219,11 +224,15 @@ final class WorkBatch: @unchecked Sendable {  // by the protocol above
       guard next < end else { return nil }
       if Mutation.beginsWithoutExchange.isOn {
         cursor.store(Self.join(next: next + 1, end: end), ordering: .releasing)
+        ledger.take(next)
         return (next, (items + next).move(), entries[next].flow)
       }
       let attempt = cursor.weakCompareExchange(
         expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
-      if attempt.exchanged { return (next, (items + next).move(), entries[next].flow) }
+      if attempt.exchanged {
+        ledger.take(next)
+        return (next, (items + next).move(), entries[next].flow)
+      }
       current = attempt.original
     }
   }

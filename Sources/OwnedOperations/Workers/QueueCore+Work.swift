@@ -71,7 +71,7 @@ extension QueueCore {
 
   /// Called by the reaper for an owner queue whose owner has ended.
   func ownerDidEnd(_ ownerQueue: OwnerQueue) {
-    guard let taken = note({ $0.ownerDidEnd(ownerQueue) }) else { return }
+    guard !Mutation.workStaysAfterTheEnd.isOn, let taken = note({ $0.ownerDidEnd(ownerQueue) }) else { return }
     finishCancelling(taken, of: ownerQueue, forEndedOwner: true)
   }
 

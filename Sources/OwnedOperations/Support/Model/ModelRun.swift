@@ -27,6 +27,7 @@
       case livelock(Int)
       case expectation(String)
       case blockedOutside
+      case crash(signal: Int32, thread: String)
 
       var description: String {
         switch self {
@@ -34,6 +35,7 @@
         case .livelock(let steps): "no end after \(steps) steps"
         case .expectation(let text): text
         case .blockedOutside: "blocked in something that the model does not know"
+        case .crash(let signal, let thread): "signal \(signal), as where memory is used after its release: \(thread)"
         }
       }
     }
@@ -78,6 +80,7 @@
 
     /// Runs the body, and all threads that come of it, to their end. Once.
     func run(_ body: @escaping @Sendable (ModelRun) -> Void) {
+      ModelCrash.beginRun()
       Self.current = self
       Self.runCount += 1
       add("main", isPartOfScenario: true) { body(self) }
@@ -226,6 +229,7 @@
     /// The thread is about to touch the object.
     static func point(_ call: StaticString, _ object: ModelObject, _ use: Use, _ file: StaticString, _ line: UInt) {
       guard let run = current, let thread else { return }
+      if object.isReleased { run.fail(.expectation("\(call) of \(object.name), which was released (\(file):\(line))")) }
       run.listener?(thread.number, call, object, use)
       run.point(thread, call, object, file, line)
       if use != .attempt { run.note(thread, object, isRead: use == .read) }
@@ -374,6 +378,8 @@
     private nonisolated(unsafe) var place = 0
     nonisolated(unsafe) var lastWrite: UInt64 = 0
     nonisolated(unsafe) var reads: UInt64 = 0
+    /// Seen by who uses memory after its release, unless that has been overwritten.
+    private(set) nonisolated(unsafe) var isReleased = false
 
     init(_ kind: StaticString) {
       self.kind = kind
@@ -385,6 +391,8 @@
         id = -Self.madeOutside
       }
     }
+
+    deinit { isReleased = true }
 
     /// Who touched it first in this run, and as which of that thread's: for `ModelRun.state`, where who made it is of no use. That may have
     /// been in an earlier run, and which of several it is may depend on an address.

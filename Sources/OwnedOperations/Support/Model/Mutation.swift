@@ -21,6 +21,12 @@ enum Mutation: String, CaseIterable {
   case policyMissesTheFailure  // requiresSuccessWhileItFails
   /// The timer of a timeout is kept by an operation that has finished.
   case timerOutlivesTheFinish  // timesOutWhileItFinishes
+  /// Who asks an operation hears of its owner's end when the reaper has come by.
+  case cancellationWaitsForTheReaper  // itIsCancelledWhenTheEndHasReturned
+  /// An operation of a list that was refused as a whole stays in the scheduler's hands.
+  case takenBackStaysAttached  // oneOperationIsAddedToTwoQueues
+  /// Nobody tells those who depend on it of the finish of an operation that was refused for its owner's end.
+  case refusalTellsNobody  // whatIsBehindAnOperationRunsWhenItsOwnerEnds
 
   // Dependencies: DependencyModelTests
   /// A dependency can be resolved before it is counted.
@@ -41,6 +47,10 @@ enum Mutation: String, CaseIterable {
   case linksWithoutLock  // cyclesAreRefusedWhoeverComesFirst
   /// A child is entered under a new parent though it has ended on the way there, and stays when it has gone.
   case linkMissesItsOwnEnd
+  /// A child that has ended stays with its parent, who reaches it when it has gone.
+  case endedChildStays  // theLastReferenceToAChildGoesWhileItsParentEnds
+  /// A parent that ends takes hold of a child in its deinit.
+  case dyingChildIsHeld  // theLastReferenceToAChildGoesWhileItsParentEnds
   /// A member joins after the reaper was sent.
   case memberMissesTheEnd
   /// A member leaves, and another one takes its place, while the reaper walks the list.
@@ -65,6 +75,8 @@ enum Mutation: String, CaseIterable {
   case waitingBodyCounts
   /// A job that its worker can't run is put back though all that was pending has been cancelled meanwhile.
   case workInHandOutlivesTheCancel  // aJobInHandIsCancelledWithAllOthers
+  /// A delayed block that is handed over when its lifetime has just ended keeps what it captured until its time.
+  case delayedBlockMissesTheEnd  // whatIsDelayedIsReleasedAtTheEnd
   /// Work is held back without a look whether the last body has gone meanwhile.
   case heldBackWorkIsForgotten
 
@@ -115,6 +127,18 @@ enum Mutation: String, CaseIterable {
   case formerWorkersGoOn  // whatIsAddedAfterTheUnderlyingQueueWasSetRunsThere
   /// What a worker has in hand stays with it, whatever is cancelled, suspended or limited.
   case workInHandStays  // aBatchInHandIsCancelled
+  /// What several workers give back comes in the order in which they took it, each before the one that took earlier.
+  case batchesComeBackReversed  // twoBatchesComeBackInTheirOrder
+
+  // Owners that take turns: QueueFairnessModelTests
+  /// Where owners take turns, a worker takes several of the only one there is.
+  case turnsAreTakenInAdvance  // anOwnerThatIsAloneGetsCompany
+  /// Where owners take turns, one whose work is used up counts as waiting for its turn.
+  case usedUpFlowKeepsItsTurn  // anOwnerThatIsAloneGetsCompany
+
+  // Queues that go, and owners that end: QueueEndModelTests
+  /// What an owner had pending stays in the queue after its end until its turn comes.
+  case workStaysAfterTheEnd  // whatIsSuspendedIsReleasedAtTheEnd
 
   // Jobs that a worker's own jobs add: NestedWorkModelTests
   /// A worker adds to a list that has been closed, and begins what is in it.
@@ -169,6 +193,14 @@ enum Mutation: String, CaseIterable {
   case taskYieldsAfterItsWait
   /// The task of an operation that has been cancelled waits for a permit.
   case cancelledTaskNeedsAPermit
+
+  // Results and their handlers: ResultHandlerModelTests
+  /// The first result is not the only one that a handler gets.
+  case handlerIsHandedOverTwice  // theWorkIsCancelledWhileItStarts
+  /// A cancellation calls the handler though the work is under way.
+  case handlerComesBeforeTheWorkIsOver  // theWorkIsCancelledWhileItStarts
+  /// The end of the owner leaves the handler with work that nobody starts.
+  case handlerOutlivesTheEnd  // theHandlerGoesWithItsOwner
 
   // Turns: QueueTurnModelTests
   /// The task of an operation begins its body without another look.
