@@ -6,6 +6,8 @@ import Testing
 /// A server for `ownedops fetch`, in Python, on loopback. It goes when this process does.
 struct FetchServer: Sendable {
   let base: String
+  /// Another host, so far as limits are concerned: another port.
+  let other: String
 
   /// Nil where there is no Python.
   static let shared: FetchServer? = {
@@ -27,9 +29,11 @@ struct FetchServer: Sendable {
     let child = try Child(
       ["python3", "server.py", "\(getpid())"], in: directory, output: directory.path + "/port", errors: directory.path + "/errors")
     while true {
-      let port = directory.read("port")
-      if port.hasSuffix("\n"), let number = Int(port.dropLast()) {
-        base = "http://127.0.0.1:\(number)"
+      let line = directory.read("port")
+      let ports = line.split(whereSeparator: \.isWhitespace).compactMap { Int($0) }
+      if line.hasSuffix("\n"), ports.count == 2 {
+        base = "http://127.0.0.1:\(ports[0])"
+        other = "http://127.0.0.1:\(ports[1])"
         return
       }
       var status: Int32 = 0
@@ -47,7 +51,7 @@ struct FetchServer: Sendable {
   private static let script = #"""
     import collections, http.server, json, os, socket, socketserver, sys, threading, time, urllib.parse
 
-    lock = threading.Lock()
+    lock = threading.Condition()
     counts = collections.Counter()
     under_way = collections.Counter()
     most = collections.Counter()
@@ -66,6 +70,7 @@ struct FetchServer: Sendable {
                 count = counts[key]
                 under_way[key] += 1
                 most[key] = max(most[key], under_way[key])
+                lock.notify_all()
             try: self.route(url, query, key, count)
             except OSError: self.close_connection = True
             finally:
@@ -84,6 +89,9 @@ struct FetchServer: Sendable {
             if "loop" in query: return self.answer(302, b"", {"Location": self.path})
             if "tell" in query: return self.answer(200, str({"most": most, "count": counts}[query["tell"]][query["of"]]).encode())
             if "headers" in query: return self.answer(200, json.dumps({n.lower(): v for n, v in self.headers.items()}).encode())
+            if "with" in query:  # not before two of each of these have been under way at once
+                with lock: reached = lock.wait_for(lambda: all(most[name] >= 2 for name in query["with"].split(",")), timeout=40)
+                if not reached: return self.answer(504, b"alone")
             if "pause" in query: time.sleep(float(query["pause"]))
             # `length` letters, with a tag and ranges. The first `cuts` answers break off after half, or with `hang` stop there.
             length = int(query.get("length", "100"))
@@ -111,9 +119,9 @@ struct FetchServer: Sendable {
         request_queue_size = 512
         def handle_error(self, request, address): pass
 
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.server_address[1], flush=True)
+    servers = [Server(("127.0.0.1", 0), Handler) for _ in range(2)]
+    for server in servers: threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(servers[0].server_address[1], servers[1].server_address[1], flush=True)
     while os.getppid() == int(sys.argv[1]): time.sleep(0.2)
     """#
 }

@@ -184,6 +184,22 @@ struct FetchTests {
     #expect(try await tell("most", of: "single", in: directory) == 1)
   }
 
+  /// None is answered before both hosts have two at once, though all files of the one come first in the list.
+  @Test func eachOfTwoHostsHasItsLimitAndNeitherWaitsForTheOther() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let list = [(server.base, "one"), (server.other, "two")].flatMap { base, name in
+      (0..<20).map { "\(base)/\(name)-\($0)?id=hosts-\(name)&with=hosts-one,hosts-two" }
+    }
+    let outcome = try await fetch(
+      ["-i", "-", "--per-host=2", "-j", "8", "--retries=0", "-q"], in: directory, input: list.joined(separator: "\n"))
+    #expect(outcome.status == 0 && outcome.output.isEmpty, "\(outcome.output)")
+    for name in ["hosts-one", "hosts-two"] {
+      #expect(try await tell("most", of: name, in: directory) == 2)
+      #expect(try await tell("count", of: name, in: directory) == 20)
+    }
+  }
+
   @Test func theServersNameIsTakenIfAskedAndNothingIsReplaced() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

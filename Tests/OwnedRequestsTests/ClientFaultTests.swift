@@ -91,12 +91,6 @@ import Testing
     #expect(try await operation.value.value == String(repeating: "a", count: 100_000))
   }
 
-  @Test func endlessHeadersComeToAnEnd() async throws {
-    var request = Request(.get, "endless")
-    request.timeout = .seconds(20)
-    #expect(await error(request) != nil)
-  }
-
   // MARK: Time-outs
 
   @Test(arguments: ["hang?id=timeout-hang", "drip?id=timeout-drip"])

@@ -73,7 +73,7 @@ final class LoopbackServer: Sendable {
     return Int(response.value) ?? -1
   }
 
-  enum Counter: String { case closed, count, open, most }
+  enum Counter: String { case closed, count, open, most, sent }
 
   /// Returns when the server has seen as many.
   func reaches(_ counter: Counter, of id: String, _ number: Int) async throws {

@@ -59,12 +59,16 @@ import Testing
     return sizes["current", default: 0] + sizes["mmap", default: 0] - sizes["fast", default: 0] - sizes["rest", default: 0]
   }
 
+  private func threads() -> Int { ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task")) ?? []).count }
+
   /// A hundred thousand wait at once, one wave after the other: one wave, or with `OWNED_REQUESTS_WAVES=10`, which takes minutes, a
   /// million.
   private enum Scale {
     static let isSanitized = dlsym(nil, "__asan_init") != nil || dlsym(nil, "__tsan_init") != nil
     static let wave = 100_000
     static let owners = 1000
+    /// Dispatch has 255 at most for what starts the requests, and keeps them for a while. However many requests wait, it has no more.
+    static let threads = 300
     /// Tables keep the room to which one wave has made them grow: some hundred bytes a request, and no more with each wave.
     static let tables = wave * 200
     static let waves = ProcessInfo.processInfo.environment["OWNED_REQUESTS_WAVES"].flatMap { Int($0) } ?? 1
@@ -113,6 +117,9 @@ import Testing
               let each = (allocatedBytes() - start) / Scale.wave
               print("\(Scale.wave) requests in line: \(each) bytes each")
               #expect(each < 8192)
+              let threads = threads()
+              print("\(Scale.wave) requests in line: \(threads) threads")
+              #expect(threads < Scale.threads)
               withExtendedLifetime(screens) {}
             }
             let ended = operations
@@ -159,6 +166,31 @@ import Testing
         queue.isSuspended = false
         await queue.finished()
         #expect(listener.connections() == 0)
+      }
+      Self.show(child)
+    }
+
+    /// Each has a connection, and waits for an answer.
+    @Test func requestsUnderWayTakeNoThreads() async {
+      let child = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
+        allowOpenFiles(4096)
+        let listener = try #require(SilentListener())
+        let client = RequestClient(baseURL: URL(string: "http://127.0.0.1:\(listener.port)"))
+        client.maxConcurrentRequestsPerHost = 500
+        let lifetime = OwnerLifetime()
+        let connections = Guarded(0)
+        for number in 0..<500 {
+          client.send(Request(.get, "under-way?n=\(number)"), lifetime: lifetime, decoding: .data) { _ in }
+        }
+        #expect(
+          try await eventually {
+            connections.withLock { $0 += listener.connections() }
+            return connections.withLock { $0 } == 500
+          })
+        let threads = threads()
+        print("500 requests under way: \(threads) threads")
+        #expect(threads < Scale.threads)
+        lifetime.end()
       }
       Self.show(child)
     }

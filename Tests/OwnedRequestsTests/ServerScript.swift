@@ -9,6 +9,8 @@ let serverScript = #"""
   closed = collections.Counter()   # connections that a client has closed while its request hung, by id
   open_now = collections.Counter() # hanging or held requests, by id
   most = collections.Counter()     # the most of them at once
+  sent = collections.Counter()     # bytes without end that went out, by id
+  counters = {"closed": closed, "count": counts, "open": open_now, "most": most, "sent": sent}
   released = set()
 
   class Handler(http.server.BaseHTTPRequestHandler):
@@ -42,10 +44,16 @@ let serverScript = #"""
           try:
               while self.connection.recv(65536): pass
           except OSError: pass
+          self.has_closed(key)
+
+      def has_closed(self, key):
           with lock:
               closed[key] += 1
               lock.notify_all()
           self.close_connection = True
+
+      def wait_for_release(self, key):
+          with lock: lock.wait_for(lambda: key in released, timeout=60)
 
       def handle_any(self):
           url = urllib.parse.urlsplit(self.path)
@@ -102,18 +110,22 @@ let serverScript = #"""
               try:
                   while True: self.wfile.write(b"x" * 65536)
               except OSError: pass
-              with lock:
-                  closed[key] += 1
-                  lock.notify_all()
-              self.close_connection = True
+              self.has_closed(key)
           elif path == "/held":  # answers once /release has come
-              with lock:
-                  lock.wait_for(lambda: key in released, timeout=60)
+              self.wait_for_release(key)
               self.answer(body=query.get("body", str(count)).encode(), headers=json.loads(query.get("headers", "{}")))
           elif path == "/cut-when-released":
-              with lock:
-                  lock.wait_for(lambda: key in released, timeout=60)
+              self.wait_for_release(key)
               self.cut()
+          elif path == "/unread":  # reads nothing of the body before /release, and then until the client goes
+              self.wait_for_release(key)
+              self.wait_for_close(key)
+          elif path == "/slowly":  # reads the body in pieces, with a pause after each, and says how long it was
+              length = 0
+              while length < int(self.headers["Content-Length"]):
+                  length += len(self.rfile.read(min(int(query["piece"]), int(self.headers["Content-Length"]) - length)))
+                  time.sleep(float(query["pause"]))
+              self.answer(body=str(length).encode())
           elif path == "/release":
               with lock:
                   released.add(query["of"])
@@ -142,11 +154,21 @@ let serverScript = #"""
           elif path == "/raw":  # bytes as given
               self.connection.sendall(base64.b64decode(query["bytes"].replace(" ", "+")))
               self.cut()
-          elif path == "/endless":  # headers without end
+          elif path == "/endless":  # an answer whose head has no end, in one way or another
+              beginning, more = {
+                  "lines": (b"HTTP/1.1 200 OK\r\n", b"X-More: " + b"y" * 1000 + b"\r\n"),
+                  "line": (b"HTTP/1.1 200 OK\r\nX-More: ", b"y" * 1000),
+                  "status": (b"HTTP/1.1 200 ", b"y" * 1000),
+                  "folds": (b"HTTP/1.1 200 OK\r\nX-More: a\r\n", b" " + b"y" * 1000 + b"\r\n"),
+                  "interim": (b"", b"HTTP/1.1 103 Early Hints\r\nLink: " + b"y" * 1000 + b"\r\n\r\n"),
+                  "trailers": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-More: " + b"y" * 1000 + b"\r\n"),
+              }[query["in"]]
               try:
-                  self.connection.sendall(b"HTTP/1.1 200 OK\r\n")
-                  while True: self.connection.sendall(b"X-More: " + b"y" * 1000 + b"\r\n")
-              except OSError: self.close_connection = True
+                  self.connection.sendall(beginning)
+                  while True:
+                      self.connection.sendall(more)
+                      with lock: sent[key] += len(more)
+              except OSError: self.has_closed(key)
           elif path == "/validated":  # a tag that changes after `changes` requests
               version = "1" if count <= int(query["changes"]) else "2"
               tag = f'"{version}"'
@@ -161,36 +183,42 @@ let serverScript = #"""
           elif path == "/bytes":  # `length` bytes, with what the query asks of validators, ranges and cuts
               self.bytes(query, key, count)
           elif path == "/await":  # answers when the counter `what` of `of` has reached `n`
-              table = {"closed": closed, "count": counts, "open": open_now, "most": most}[query["what"]]
+              table = counters[query["what"]]
               with lock:
                   reached = lock.wait_for(lambda: table[query["of"]] >= int(query["n"]), timeout=50)
                   told = table[query["of"]]
               self.answer(200 if reached else 504, str(told).encode())
           elif path == "/tell":  # the counter `what` of `of`, now
-              table = {"closed": closed, "count": counts, "open": open_now, "most": most}[query["what"]]
+              table = counters[query["what"]]
               with lock: told = table[query["of"]]
               self.answer(body=str(told).encode())
           else:
               self.answer(404, b"no such path")
 
       def bytes(self, query, key, count):
-          length = int(query["length"])
           changes = int(query.get("changes", "0"))  # the content changes after so many requests
           version = "2" if changes and count > changes else "1"
+          length = int(query.get("later", query["length"]) if version == "2" else query["length"])
           data = (hashlib.sha256(version.encode()).digest() * (length // 32 + 1))[:length]
           validator = f'"{version}"' if "etag" in query else None
           headers = {"Accept-Ranges": "bytes"}
           if validator: headers["ETag"] = ("W/" if query["etag"] == "weak" else "") + validator
           status, start = 200, 0
           asked = self.headers.get("Range")
-          matches = self.headers.get("If-Range") in (None, validator)
+          matches = "careless" in query or self.headers.get("If-Range") in (None, validator)  # careless: whatever If-Range says
           if asked and matches and query.get("ranges", "yes") == "yes":
+              if query.get("untagged"): del headers["ETag"]
               start = int(asked.split("=")[1].split("-")[0])
-              if start >= length:
-                  return self.answer(416, b"", {"Content-Range": f"bytes */{length}"})
+              if start >= length or count == int(query.get("refused", "0")):  # refuses the range of the request of this number
+                  headers["Content-Range"] = f"bytes */{length}"
+                  if query.get("untold"): del headers["Content-Range"]
+                  return self.answer(416, b"", headers)
               status = 206
               if query.get("range") == "wrong": start += 1
               headers["Content-Range"] = f"bytes {start}-{length - 1}/{length}"
+          elif "start" in query:  # a part that nobody has asked for, with the header `unasked`
+              status, start = 206, int(query["start"])
+              if "unasked" in query: headers["Content-Range"] = query["unasked"]
           data = data[start:]
           self.send_response(status)
           for name, value in headers.items(): self.send_header(name, value)

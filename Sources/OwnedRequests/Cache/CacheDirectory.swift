@@ -11,12 +11,15 @@ import Foundation
 final class CacheDirectory: Sendable {
   let url: URL
   private let limit: Int64
+  /// For tests: called before a file is read.
+  private let willRead: (@Sendable () -> Void)?
   /// How much may be there, for all that this process knows. Used on the queue of writes alone, and in `init`.
   private let knownSize = Guarded<Int64>(0)
 
-  init(_ url: URL, limit: Int64) throws {
+  init(_ url: URL, limit: Int64, willRead: (@Sendable () -> Void)? = nil) throws {
     self.url = url
     self.limit = limit
+    self.willRead = willRead
     try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
     var size: Int64 = 0
     for file in files() {
@@ -50,6 +53,7 @@ final class CacheDirectory: Sendable {
 
   func read(_ key: TransferKey) -> CachedResponse? {
     let file = url.appendingPathComponent(CacheFile.name(for: key))
+    willRead?()
     guard let data = try? Data(contentsOf: file) else { return nil }
     guard let entry = CacheFile.decode(data, for: key) else {
       try? FileManager.default.removeItem(at: file)

@@ -29,6 +29,7 @@ import Foundation
 ///   on its way there; so many stores bring no more than one.
 /// - A pending entry is found until its file is there.
 /// - A file that is to be removed is not found any more: `removals` has its key until it has gone. A key is pending or in `removals`.
+/// - Whoever reads a file is counted in `readers`, and so are the removals of its key meanwhile: what was read may have been to go.
 /// - `generation` counts the calls of `removeAll()`, which take away all that is pending.
 public final class ResponseCache: Sendable {
   private struct State {
@@ -37,11 +38,17 @@ public final class ResponseCache: Sendable {
     var isWriting = false
     /// What is to be removed from the disk, with the number of the removal.
     var removals: [TransferKey: Int] = [:]
-    /// How many removals there were. Who has read a file meanwhile may have read one that was to go.
-    var removalCount = 0
+    var readers: [TransferKey: Readers] = [:]
     var number = 0
     var generation = 0
     var failure: (any Error)?
+  }
+
+  /// Of one file.
+  private struct Readers {
+    var count = 0
+    /// While there was one.
+    var removals = 0
   }
 
   private struct Pending {
@@ -78,13 +85,17 @@ public final class ResponseCache: Sendable {
     try self.init(directory: directory, memoryLimit: memoryLimit, diskLimit: diskLimit, leastPendingLimit: Self.leastPendingLimit)
   }
 
-  /// - Parameter leastPendingLimit: another one for tests.
-  init(directory: URL?, memoryLimit: Int, diskLimit: Int64, leastPendingLimit: Int) throws {
+  /// - Parameters:
+  ///   - leastPendingLimit: another one for tests.
+  ///   - willRead: for tests, called before a file is read.
+  init(
+    directory: URL?, memoryLimit: Int, diskLimit: Int64, leastPendingLimit: Int, willRead: (@Sendable () -> Void)? = nil
+  ) throws {
     guard memoryLimit >= 0 else { throw RequestError.invalidParameters("memoryLimit is \(memoryLimit); it can't be negative") }
     guard diskLimit >= 0 else { throw RequestError.invalidParameters("diskLimit is \(diskLimit); it can't be negative") }
     self.memoryLimit = memoryLimit
     pendingLimit = max(memoryLimit, leastPendingLimit)
-    self.directory = try directory.map { try CacheDirectory($0, limit: diskLimit) }
+    self.directory = try directory.map { try CacheDirectory($0, limit: diskLimit, willRead: willRead) }
     state = Guarded(State())
   }
 
@@ -101,23 +112,39 @@ public final class ResponseCache: Sendable {
   }
 
   func response(for key: TransferKey) -> CachedResponse? {
-    // What was read while something was removed may have been that. Then it is read again, though not without end.
+    // What was read while it was removed is read again, though not without end.
     for _ in 0..<3 {
       if let found = responseInMemory(for: key) { return found }
-      let (generation, removalCount, isRemoved) = state.withLock { ($0.generation, $0.removalCount, $0.removals[key] != nil) }
-      guard let directory, !isRemoved, let entry = directory.read(key) else { return nil }
+      guard let directory, let begin = state.withLock({ Self.beginReading(key, &$0) }) else { return nil }
+      let entry = directory.read(key)
       var removed: [CachedResponse] = []
       let (found, isOver) = state.withLock { state -> (CachedResponse?, Bool) in
-        guard state.generation == generation else { return (nil, true) }
+        let wasRemoved = Self.endReading(key, since: begin, &state)
+        guard let entry, state.generation == begin.generation else { return (nil, true) }
         // Something newer may have been stored, and written, meanwhile.
         if let newer = state.memory.use(key) ?? state.pending.value(for: key)?.entry { return (newer, true) }
-        guard state.removalCount == removalCount else { return (nil, false) }
+        if wasRemoved { return (nil, false) }
         keep(entry, for: key, in: &state, removed: &removed)
         return (entry, true)
       }
       if isOver { return found }
     }
     return nil
+  }
+
+  /// Nil if the file is not to be found any more.
+  private static func beginReading(_ key: TransferKey, _ state: inout State) -> (generation: Int, removals: Int)? {
+    guard state.removals[key] == nil else { return nil }
+    state.readers[key, default: Readers()].count += 1
+    return (state.generation, state.readers[key]?.removals ?? 0)
+  }
+
+  /// - Returns: whether it was removed since.
+  private static func endReading(_ key: TransferKey, since begin: (generation: Int, removals: Int), _ state: inout State) -> Bool {
+    guard var readers = state.readers[key] else { return true }
+    readers.count -= 1
+    state.readers[key] = readers.count > 0 ? readers : nil
+    return readers.removals != begin.removals
   }
 
   /// Counts the calls of `removeAll()`.
@@ -139,7 +166,7 @@ public final class ResponseCache: Sendable {
         removed.append(oldest.value.entry)
         // Nor is an older answer to be found in its place. If this one is just being written, it stays: the number is the same.
         state.removals[oldest.key] = oldest.value.number
-        state.removalCount += 1
+        state.readers[oldest.key]?.removals += 1
         let failure = FileFailure(action: "keep all that waits to be written to", path: directory.url.path, code: ENOBUFS)
         state.failure = state.failure ?? RequestError.fileSystem(failure)
       }
@@ -155,7 +182,7 @@ public final class ResponseCache: Sendable {
     let beginsRound = state.withLock { state -> Bool in
       guard expected == state.generation else { return false }
       state.number += 1
-      state.removalCount += 1
+      state.readers[key]?.removals += 1
       removed = [state.memory.remove(key), state.pending.remove(key)?.entry]
       guard directory != nil else { return false }
       state.removals[key] = state.number
@@ -242,7 +269,7 @@ public final class ResponseCache: Sendable {
     state.withLock { state in
       swap(&former, &state)
       state.number = former.number
-      state.removalCount = former.removalCount
+      state.readers = former.readers
       state.isWriting = former.isWriting
       state.generation = former.generation + 1
     }

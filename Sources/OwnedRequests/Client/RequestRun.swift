@@ -319,6 +319,17 @@ final class RequestRun: Sendable {
     return isStreamed ? nil : request.timeout
   }
 
+  /// For tests: what limits the run now.
+  struct Limits: Equatable {
+    var deadline: ContinuousClock.Instant?
+    /// How long no byte may move.
+    var silence: Duration?
+  }
+
+  var limits: Limits {
+    state.withLock { Limits(deadline: $0.totalTimer == nil ? nil : $0.deadline, silence: $0.idleTimer == nil ? nil : request.idleLimit) }
+  }
+
   private func startClocks() {
     let limit = totalLimit
     let isStreamed = isStreamed

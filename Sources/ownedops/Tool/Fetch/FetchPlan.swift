@@ -137,9 +137,6 @@ struct FetchPlan: Sendable {
       throw UsageError(
         "\(entry.source): \"\(AddressText.shown(text))\" is no URL that begins with http:// or https://\(AddressText.hint(for: text))")
     }
-    if let port = components.port, !(1...65535).contains(port) {
-      throw UsageError("\(entry.source): \"\(AddressText.shown(text))\" is not a URL: there is no port \(port)")
-    }
     var headers = options.headers
     if let user = components.user {
       let words = Data("\(user):\(components.password ?? "")".utf8).base64EncodedString()

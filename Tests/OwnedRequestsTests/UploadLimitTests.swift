@@ -1,0 +1,122 @@
+import Foundation
+import OwnedOperations
+import Testing
+
+@testable import OwnedRequests
+
+/// Limits of time of uploads, to a server that stops reading.
+@Suite(.enabled(if: LoopbackServer.isThere), .serialized) struct UploadLimitTests {
+  private let server = LoopbackServer.shared!
+  private let directory: TemporaryDirectory
+
+  init() throws { directory = try TemporaryDirectory() }
+
+  enum Kind: String, CaseIterable, CustomTestStringConvertible {
+    case data, file, form
+    var testDescription: String { rawValue }
+  }
+
+  /// More than sockets take while nobody reads.
+  private static let length = 48 << 20
+
+  /// Of zeros, without a block on the disk.
+  private func sparseFile(_ name: String, _ length: Int) throws -> URL {
+    let file = try directory.file(name, Data())
+    #expect(truncate(file.path, off_t(length)) == 0)
+    return file
+  }
+
+  private func parameters(_ kind: Kind, _ length: Int) throws -> Parameters {
+    switch kind {
+    case .data: return .data(Data(count: length), contentType: "application/octet-stream")
+    case .file: return .file(try sparseFile("upload", length), contentType: "application/octet-stream")
+    case .form:
+      var form = MultipartForm()
+      try form.append(file: sparseFile("part", length), name: "part")
+      return .multipart(form)
+    }
+  }
+
+  /// Until the server reads on, what has been sent is all there is of it, and then it ends.
+  private func expectTimeOut(_ request: Request, _ id: String) async throws {
+    let start = ContinuousClock.now
+    let operation = server.client().send(request, lifetime: .process, decoding: .data) { _ in }
+    let progress = operation.progress
+    guard case .timedOut? = await failure({ _ = try await operation.value }) else {
+      Issue.record("\(String(describing: operation.result))")
+      return
+    }
+    // Not by another limit, of which the least is a minute.
+    #expect(ContinuousClock.now - start < .seconds(30))
+    var sent: Int64 = 0
+    for await step in progress { sent = step.bytesSent }
+    #expect(sent > 0 && sent < Self.length)
+    #expect(operation.head == nil)
+    #expect(try await server.tell(.closed, of: id) == 0)
+    try await server.release(id)
+    try await server.reaches(.closed, of: id, 1)
+    #expect(try await server.tell(.count, of: id) == 1)
+  }
+
+  @Test(arguments: [Kind.file, .form]) func anUploadThatStallsTimesOutAndItsConnectionIsClosed(kind: Kind) async throws {
+    var request = Request(.put, "unread?id=upload-idle-\(kind)", parameters: try parameters(kind, Self.length))
+    request.idleLimit = .milliseconds(500)
+    try await expectTimeOut(request, "upload-idle-\(kind)")
+  }
+
+  @Test(arguments: Kind.allCases) func anUploadThatTakesLongerThanItsLimitTimesOutAndItsConnectionIsClosed(kind: Kind) async throws {
+    var request = Request(.put, "unread?id=upload-total-\(kind)", parameters: try parameters(kind, Self.length))
+    request.timeout = .milliseconds(800)
+    try await expectTimeOut(request, "upload-total-\(kind)")
+  }
+
+  /// Nor is it sent again though it might be: the limit counts attempts together.
+  @Test func anUploadThatIsOutOfTimeIsNotSentAgain() async throws {
+    var request = Request(.put, "unread?id=upload-retry", parameters: try parameters(.file, Self.length))
+    request.timeout = .milliseconds(800)
+    request.retry = .exponential(attempts: 4, base: .milliseconds(1))
+    try await expectTimeOut(request, "upload-retry")
+  }
+
+  /// The server takes six times as long as a silence may. Its pauses are a tenth of that.
+  @Test func anUploadThatGoesOnSlowlyIsNotIdle() async throws {
+    let request = Request(.put, "slowly?piece=2000000&pause=0.2", parameters: try parameters(.file, Self.length))
+    var limited = request
+    limited.idleLimit = .seconds(2)
+    let start = ContinuousClock.now
+    let response = try await server.client().response(to: limited, lifetime: .process, decoding: .string)
+    #expect(response.value == "\(Self.length)")
+    #expect(ContinuousClock.now - start > limited.idleLimit)
+  }
+
+  // MARK: Defaults
+
+  /// A run that is under way, and which limits it has.
+  private func limits(_ kind: Kind, _ configure: (inout Request) -> Void = { _ in }) async throws -> RequestRun.Limits {
+    let id = "upload-default-\(kind)-\(UUID())"
+    var request = Request(.put, "held?id=\(id)", parameters: try parameters(kind, 1000))
+    configure(&request)
+    let run = RequestRun(
+      request, client: server.client(), download: nil, stillMatters: { true }, preview: { _ in }, progress: { _ in }, finish: { _ in })
+    run.begin()
+    try await server.reaches(.open, of: id, 1)
+    defer { run.cancel() }
+    return run.limits
+  }
+
+  @Test func whatIsInMemoryHasAMinuteInAllAndWhatIsInFilesAMinuteOfSilence() async throws {
+    #expect(Request(.put, "").timeout == .seconds(60))
+    let before = ContinuousClock.now
+    let data = try await limits(.data)
+    let deadline = try #require(data.deadline)
+    #expect(deadline >= before + .seconds(60) && deadline <= .now + .seconds(60))
+    #expect(data.silence == nil)
+    for kind in [Kind.file, .form] {
+      #expect(try await limits(kind) == RequestRun.Limits(deadline: nil, silence: .seconds(60)))
+      let both = try await limits(kind) { $0.timeout = .seconds(3600) }
+      let deadline = try #require(both.deadline)
+      #expect(deadline >= before + .seconds(3600) && deadline <= .now + .seconds(3600))
+      #expect(both.silence == .seconds(60))
+    }
+  }
+}
