@@ -21,7 +21,7 @@ import Testing
     }
     await passed(isUnderWay)
     close(pipe.writing)
-    async let isHeld = Pipe.isHeldByOthers(pipe.reading, starts)
+    async let isHeld = starts.leaveAWriter(to: pipe.reading)
     while starts.waiting == 0 { await Task.yield() }
     // One that begins now has no copy, and need not end.
     let mayEndLater = DispatchSemaphore(value: 0)
@@ -43,9 +43,9 @@ import Testing
     defer { close(pipe.reading) }
     let copy = starts.during { dup(pipe.writing) }
     close(pipe.writing)
-    #expect(await Pipe.isHeldByOthers(pipe.reading, starts))
+    #expect(await starts.leaveAWriter(to: pipe.reading))
     close(copy)
-    #expect(await !Pipe.isHeldByOthers(pipe.reading, starts))
+    #expect(await !starts.leaveAWriter(to: pipe.reading))
   }
 
   private func passed(_ semaphore: DispatchSemaphore) async {

@@ -30,47 +30,58 @@ import Testing
     var value: Entry { entry.withLock { $0 } }
   }
 
-  /// The owner of each ledger is ended once so many handlers have begun in all: one after the other, all through the answers.
+  /// Where a handler stands until an owner has been ended.
+  private struct Milestone: Sendable {
+    let isReached = DispatchSemaphore(value: 0)
+    let hasEnded = DispatchSemaphore(value: 0)
+  }
+
+  /// All answers arrive while the first handlers wait. Then every third handler that begins has an owner ended, on another thread, and goes
+  /// on when the end has returned: the owner's other handlers are in line by then.
+  /// - Parameter close: called after the end, on its thread.
   private func race(
-    _ id: String, handlersAtOnce: Int, end: @escaping @Sendable (Ledger, OwnerScopedQueue) async -> Void
+    _ id: String, handlersAtOnce: Int, close: @escaping @Sendable (Ledger, Milestone, OwnerScopedQueue) -> Void
   ) async throws {
     let (ending, staying, each) = (40, 10, 10)
     let handlers = OwnerScopedQueue(name: "handlers", maxConcurrentOperationCount: handlersAtOnce)
     let client = RequestClient(baseURL: server.base, queue: handlers)
     client.maxConcurrentRequestsPerHost = 32
     let ledgers = (0..<ending + staying).map { _ in Ledger() }
+    let milestones = (0..<ending).map { _ in Milestone() }
+    let haveArrived = DispatchSemaphore(value: 0)
     let begun = Guarded(0)
     var operations: [(Int, RequestOperation<Void>)] = []
     for _ in 0..<each {
       for (number, ledger) in ledgers.enumerated() {
         let operation = client.send(Request(.post, "status?id=\(id)&status=200"), lifetime: ledger.lifetime, decoding: .empty) { _ in
           ledger.handlerBegins()
-          begun.withLock { $0 += 1 }
+          let place = begun.withLock { begun in
+            defer { begun += 1 }
+            return begun
+          }
+          if place < handlersAtOnce { haveArrived.wait() }
+          guard place.isMultiple(of: 3), place / 3 < ending else { return }
+          milestones[place / 3].isReached.signal()
+          milestones[place / 3].hasEnded.wait()
         }
         operations.append((number, operation))
       }
     }
-    await withTaskGroup(of: Void.self) { group in
-      for (number, ledger) in ledgers.prefix(ending).enumerated() {
-        group.addTask {
-          let hasCome = try? await eventually { begun.withLock { $0 } > number * 4 }
-          #expect(hasCome == true)
-          await end(ledger, handlers)
-        }
+    for (ledger, milestone) in zip(ledgers, milestones) {
+      Thread.detachNewThread {
+        milestone.isReached.wait()
+        ledger.lifetime.end()
+        close(ledger, milestone, handlers)
       }
     }
+    let sent = operations.map(\.1)
+    #expect(try await eventually { sent.allSatisfy { $0.response != nil } })
+    for _ in 0..<handlersAtOnce { haveArrived.signal() }
     for (_, operation) in operations { await operation.finished() }
     await handlers.finished()
     for (number, ledger) in ledgers.enumerated() {
       #expect(ledger.value.late == 0, "owner \(number)")
-      let own = operations.filter { $0.0 == number }.map { $0.1 }
-      let succeeded = own.count { $0.response != nil }
-      let ended = own.count {
-        if case .failure(.cancelled(.ownerEnded))? = $0.result { true } else { false }
-      }
-      #expect(succeeded + ended == each)
-      #expect(ledger.value.begun <= succeeded)
-      if number >= ending { #expect(ledger.value.begun == each) }
+      #expect(number < ending || ledger.value.begun == each)
     }
     // Otherwise nobody was in time, or all were.
     let total = begun.withLock { $0 }
@@ -79,24 +90,18 @@ import Testing
 
   /// Handlers that were under way when the end returned are over when the queue says so.
   @Test func noHandlerBeginsAfterItsOwnersEndOnAnotherThread() async throws {
-    try await race("race-threads", handlersAtOnce: 4) { ledger, handlers in
-      let hasEnded = try? await returns { ledger.lifetime.end() }
-      #expect(hasEnded == true)
-      await handlers.finished(ownedBy: ledger.lifetime)
+    try await race("race-threads", handlersAtOnce: 4) { ledger, milestone, handlers in
+      milestone.hasEnded.signal()
+      handlers.waitUntilFinished(ownedBy: ledger.lifetime)
       ledger.close()
     }
   }
 
-  /// The queue runs one job at a time. The job that ends the owner is that one, so no handler is under way when the end returns.
+  /// The queue runs one handler at a time, which waits for the end: none is about to begin when the end returns.
   @Test func noHandlerBeginsAfterItsOwnersEndHasReturned() async throws {
-    try await race("race-jobs", handlersAtOnce: 1) { ledger, handlers in
-      await withCheckedContinuation { continuation in
-        handlers.async(lifetime: .process) {
-          ledger.lifetime.end()
-          ledger.close()
-          continuation.resume()
-        }
-      }
+    try await race("race-jobs", handlersAtOnce: 1) { ledger, milestone, _ in
+      ledger.close()
+      milestone.hasEnded.signal()
     }
   }
 }

@@ -119,7 +119,7 @@ final class LocalCommandHost: CommandHost {
       }
       state.withLock { $0.isThere = false }
       host.processGuard?.ended(process)
-      if await host.pump.detach(pipe), await Pipe.isHeldByOthers(pipe) { OutputSink.start(reading: pipe) }
+      if await host.pump.detach(pipe), await StartsUnderWay.shared.leaveAWriter(to: pipe) { OutputSink.start(reading: pipe) }
       close(pipe)
       return .exited(end.exit, end.usage)
     }

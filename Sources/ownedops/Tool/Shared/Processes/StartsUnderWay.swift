@@ -1,7 +1,9 @@
+import Foundation
+
 /// Starts of processes that are between their beginning and their return.
 ///
 /// From its fork to its exec a new process has a copy of each descriptor that we have, also of those that close at exec. So who wants to
-/// know whether somebody else still holds the other end of a pipe closes its own, waits for the starts that are under way then (`ended()`),
+/// know whether somebody else still holds the other end of a pipe closes its own, waits for the starts that are under way then (`ended`),
 /// and looks: a start that begins later finds no descriptor to copy, and one that has returned has left none.
 final class StartsUnderWay: Sendable {
   private struct Waiter {
@@ -41,7 +43,7 @@ final class StartsUnderWay: Sendable {
   }
 
   /// Returns when all that are under way now have ended. Linear in these.
-  func ended() async {
+  private func ended() async {
     await withCheckedContinuation { continuation in
       let waits = state.withLock { state in
         guard !state.starts.isEmpty else { return false }
@@ -50,6 +52,15 @@ final class StartsUnderWay: Sendable {
       }
       if !waits { continuation.resume() }
     }
+  }
+
+  /// Whether another process has the end of a pipe that is written to, which this one has closed. What a process has of it that is not its
+  /// program yet does not count.
+  /// - Parameter pipe: the end that is read from.
+  func leaveAWriter(to pipe: Int32) async -> Bool {
+    await ended()
+    var polled = pollfd(fd: pipe, events: 0, revents: 0)
+    return poll(&polled, 1, 0) == 0 || polled.revents & Int16(POLLHUP) == 0
   }
 
   /// How many wait. For tests.
