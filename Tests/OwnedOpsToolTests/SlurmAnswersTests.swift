@@ -271,3 +271,31 @@ struct SlurmAnswersTests {
     #expect(SlurmLimits("").mostInArray == 1 && SlurmLimits("MinJobAge = 300 sec").longestPoll == .seconds(20))
   }
 }
+
+@Suite struct SlurmHeldJobsTests {
+  @Test func whatSomebodyHoldsIsToldOnce() throws {
+    func rows(_ standings: [(String, String)]) throws -> [(job: String, row: SlurmRow)] {
+      try standings.enumerated().map { number, standing in
+        (job: "job \(number)", row: try #require(SlurmRow("7_\(number)|\(standing.0)|ownedops:x:0||\(standing.1)")))
+      }
+    }
+    var held = SlurmHeldJobs()
+    #expect(held.notice(try rows([("PENDING", "Priority"), ("RUNNING", "None"), ("PENDING", "JobHeldAdminX")])) == nil)
+    let two = try rows([("PENDING", "JobHeldUser"), ("RUNNING", "None"), ("REQUEUE_HOLD", "None")])
+    #expect(held.notice(two) == "somebody holds 2 jobs in Slurm (job 0, job 2); to let go: scontrol release 7_0 7_2")
+    #expect(held.notice(two) == nil)
+    // Let go, and held again.
+    #expect(held.notice(try rows([("PENDING", "Resources"), ("RUNNING", "None"), ("REQUEUE_HOLD", "None")])) == nil)
+    #expect(held.notice(two) == "somebody holds 1 job in Slurm (job 0); to let go: scontrol release 7_0")
+    let many = try rows(Array(repeating: ("PENDING", "JobHeldAdmin"), count: 5))
+    let notice = SlurmHeldJobs().told(of: many)
+    #expect(notice == "somebody holds 5 jobs in Slurm (job 0, job 1, job 2, ...); to let go: scontrol release 7_0 7_1 7_2 ...")
+  }
+}
+
+extension SlurmHeldJobs {
+  fileprivate func told(of rows: [(job: String, row: SlurmRow)]) -> String? {
+    var copy = self
+    return copy.notice(rows)
+  }
+}

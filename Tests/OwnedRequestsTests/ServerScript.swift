@@ -121,6 +121,8 @@ let serverScript = #"""
               self.wait_for_release(key)
               self.wait_for_close(key)
           elif path == "/slowly":  # reads the body in pieces, with a pause after each, and says how long it was
+              # Or the system takes tens of megabytes ahead, and the client has nothing left to send.
+              self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
               length = 0
               while length < int(self.headers["Content-Length"]):
                   length += len(self.rfile.read(min(int(query["piece"]), int(self.headers["Content-Length"]) - length)))

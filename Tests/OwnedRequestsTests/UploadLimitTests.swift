@@ -78,11 +78,11 @@ import Testing
     try await expectTimeOut(request, "upload-retry")
   }
 
-  /// The server takes six times as long as a silence may. Its pauses are a tenth of that.
+  /// The server takes longer than a silence may. Its pauses are a fifteenth of that, and what sockets hold ahead of it is some two of them.
   @Test func anUploadThatGoesOnSlowlyIsNotIdle() async throws {
     let request = Request(.put, "slowly?piece=2000000&pause=0.2", parameters: try parameters(.file, Self.length))
     var limited = request
-    limited.idleLimit = .seconds(2)
+    limited.idleLimit = .seconds(3)
     let start = ContinuousClock.now
     let response = try await server.client().response(to: limited, lifetime: .process, decoding: .string)
     #expect(response.value == "\(Self.length)")

@@ -81,7 +81,8 @@ public struct Request: Sendable {
   public var cachesCredentials = false
 
   var timeoutIfSet: Duration?
-  /// How long a transfer without a limit in total may go without a byte.
+  /// How long a transfer without a limit in total may go without a byte. What the system has taken to send counts as
+  /// sent: over a slow connection that may be some megabytes ahead of what has arrived.
   var idleLimit = Duration.seconds(60)
   var coalescesIfSet: Bool?
 }

@@ -82,7 +82,14 @@ struct SlurmFiles: Sendable {
     return nil
   }
 
-  func hasEnded(_ name: String) -> Bool { access(ended(name), F_OK) == 0 }
+  /// Asked through the directory, opened anew: over NFS that has the node ask the server whether the directory has changed, and forget what
+  /// it knows not to be there. By the path alone it may go on to know that for half a minute.
+  func hasEnded(_ name: String) -> Bool {
+    let directory = open(root + "/ended", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard directory >= 0 else { return access(ended(name), F_OK) == 0 }
+    defer { close(directory) }
+    return faccessat(directory, name, F_OK, 0) == 0
+  }
 
   // MARK: Submissions
 

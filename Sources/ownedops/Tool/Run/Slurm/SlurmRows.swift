@@ -15,6 +15,9 @@ struct SlurmRow: Equatable, Sendable {
   /// What it comes after has not ended as it should have.
   let isUnsatisfied: Bool
 
+  /// It waits until somebody lets it go.
+  let isHeld: Bool
+
   /// As ``words`` ask for it.
   init?(_ line: Substring) {
     let fields = line.split(separator: "|", maxSplits: 4, omittingEmptySubsequences: false)
@@ -24,6 +27,8 @@ struct SlurmRow: Equatable, Sendable {
     nodes = String(fields[3])
     standing = Self.standing(fields[1])
     isUnsatisfied = fields[4] == "DependencyNeverSatisfied"
+    let states: Set<Substring> = ["REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"]
+    isHeld = states.contains(fields[1]) || fields[1] == "PENDING" && ["JobHeldUser", "JobHeldAdmin"].contains(fields[4])
   }
 
   private static func standing(_ state: Substring) -> Standing {

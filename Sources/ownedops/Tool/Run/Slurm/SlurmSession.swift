@@ -154,6 +154,7 @@ final class SlurmSession {
   var nextPoll = ContinuousClock.now
   /// Slurm's answers as they were the last time.
   var lastTable: [String: SlurmRow] = [:]
+  var heldJobs = SlurmHeldJobs()
   /// Since when there has been no answer.
   var awaySince: ContinuousClock.Instant?
 
