@@ -10,7 +10,10 @@ import Testing
   /// Steps chosen at random, next to an array. Each item says which it is when it is called.
   @Test(arguments: 1...20) func aListHoldsWhatWasAddedAndNothingElse(seed: UInt64) {
     var generator = SplitMix(state: seed)
-    let (list, flow) = (NestedWork(), Flow(ownerQueue: OwnerQueue(lifetime: nil, home: Counter(), listener: nil, isSuspended: false)))
+    let ownerQueue = OwnerQueue(lifetime: nil, home: Counter(), listener: nil, isSuspended: false)
+    let (list, flow) = (NestedWork(), Flow(ownerQueue: ownerQueue))
+    // The list has borrowed them.
+    defer { withExtendedLifetime((ownerQueue, flow)) {} }
     let called = Locked<[Int]>([])
     var (added, uncounted, isOpen, most) = (0, 0, false, 0)
     var kept: [Int] = []
@@ -71,7 +74,7 @@ import Testing
     list.open(for: Borrowed(flow), most: 2, isMonitored: false)
     #expect(list.keepsWork(of: Borrowed(owner)))
     #expect(!list.keepsWork(of: Borrowed(other)))
-    withExtendedLifetime((owner, other, flow)) {}
+    withExtendedLifetime((owner, other, ownerQueue, flow)) {}
   }
 
   /// So that whoever has closed the list, and finds the item over, knows that nothing is under way.
@@ -79,6 +82,7 @@ import Testing
     let batch = WorkBatch()
     let ownerQueue = OwnerQueue(lifetime: nil, home: Counter(), listener: nil, isSuspended: false)
     let flow = ownerQueue.makeFlow(at: PriorityLevel.of(.normal))
+    defer { withExtendedLifetime((ownerQueue, flow)) {} }
     batch.fill(.block {}, of: Borrowed(flow), age: 1)
     batch.publish(level: PriorityLevel.of(.normal))
     _ = batch.begin()

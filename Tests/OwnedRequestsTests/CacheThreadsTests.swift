@@ -187,8 +187,13 @@ private struct SplitMix: RandomNumberGenerator {
       cache.remove(Self.key(1), ifStill: 0)
       kept.withLock { $0.append(cache) }
     }
-    defer { for cache in kept.withLock({ $0 }) { cache.writes.resume() } }
-    #expect(found == nil && kept.withLock { $0.count } == 1)
+    let suspended = kept.withLock { kept in
+      // A cache has what is done meanwhile, and that this list.
+      defer { kept = [] }
+      return kept
+    }
+    #expect(found == nil && suspended.count == 1)
+    for cache in suspended { cache.writes.resume() }
   }
 
   @Test func whatIsStoredWhileAnOlderOneIsReadIsFound() async throws {
