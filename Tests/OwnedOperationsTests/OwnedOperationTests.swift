@@ -202,6 +202,9 @@ struct OwnedOperationTests {
     let operation = Recorder(lifetime: lifetime)
     operation.name = "job"
     #expect(operation.description == "Recorder \"job\" (ready, \(lifetime.id))")
+    // And nothing that may change, or go, on another thread while it is looked at.
+    let mirror = Mirror(reflecting: operation)
+    #expect(mirror.children.map(\.label) == ["description"] && mirror.superclassMirror == nil)
   }
 
   final class Plain {}

@@ -29,7 +29,7 @@ import Synchronization
 /// and the members that concern dependencies. What a subclass stores is its own to guard.
 // Safe to share: `word` is atomic; `extras`, `dependencyCell`, `firstDependent` and `scheduler` are guarded by `lock`,
 // `memberIndex` by the lifetime's lock, `registryPlace` by the scheduler's; the rest never changes.
-open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
+open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchecked Sendable {
   /// The owner's lifetime, which the operation holds instead of the owner.
   public final let lifetime: OwnerLifetime
 
@@ -356,6 +356,10 @@ open class OwnedOperation: Operation, LifetimeMember, @unchecked Sendable {
 
   /// For example `OwnedBlockOperation "thumbnail" (executing, owner#42)`.
   open override var description: String { "\(label) (\(state), \(ownerID))" }
+
+  /// What `dump`, debuggers and failed expectations of tests show: the ``description``, which may be asked for on any thread, and nothing
+  /// that is stored, which may change meanwhile.
+  open var customMirror: Mirror { Mirror(self, children: ["description": description], ancestorRepresentation: .suppressed) }
 }
 
 extension OwnedOperation {

@@ -270,8 +270,3 @@ protocol RegisteredRequest: AnyObject, Sendable {
 }
 
 extension RequestOperation: RegisteredRequest {}
-
-extension RequestOperation: CustomReflectable {
-  /// Nothing of what is inside, such as addresses with passwords.
-  public var customMirror: Mirror { Mirror(self, children: ["description": description]) }
-}
