@@ -81,7 +81,7 @@ extension OwnerLifetime {
   /// Work of the owner was added.
   func noteNestedAddition() {
     guard word.load(ordering: .acquiring) & Flag.bound != 0 else { return }
-    boundHold.unsafelyUnwrapped.lookAgainIfHeldBack()  // there, because it is bound
+    Borrowed(boundHold.unsafelyUnwrapped).with { $0.lookAgainIfHeldBack() }  // there, because it is bound
   }
 
   // MARK: For tests that say memory stays flat

@@ -16,12 +16,11 @@ extension OwnerScopedQueue {
   ///   - priority: among what is ready.
   ///   - body: gets the owner, which it must not capture.
   /// - Complexity: constant.
+  @inlinable  // where the owner's class is known, its token is read without being counted
   public func async<Owner: OperationOwner & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
-    let token = owner.lifetimeToken
-    submit(consume body, owner: owner, lifetime: Borrowed(token.lifetime), priority: priority)
-    withExtendedLifetime(token) {}
+    submit(consume body, owner: owner, lifetime: owner.lifetimeToken.lifetime, priority: priority)
   }
 
   /// Runs the body with an object that holds no token, unless the object ends first. A job: there is no `Operation` object.
@@ -37,9 +36,7 @@ extension OwnerScopedQueue {
   public func async<Owner: AnyObject & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
-    let lifetime = OwnerLifetime.of(owner as AnyObject)
-    submit(consume body, owner: owner, lifetime: Borrowed(lifetime), priority: priority)
-    withExtendedLifetime(lifetime) {}
+    submit(consume body, owner: owner, lifetime: OwnerLifetime.of(owner as AnyObject), priority: priority)
   }
 
   /// Runs the body unless the lifetime ends first. A job: there is no `Operation` object.
@@ -55,17 +52,18 @@ extension OwnerScopedQueue {
     submitPerhapsNested(.block(consume body), lifetime: Borrowed(lifetime), priority: priority)
   }
 
-  private func submit<Owner: AnyObject & Sendable>(
-    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Borrowed<OwnerLifetime>,
-    priority: Operation.QueuePriority
+  @usableFromInline
+  func submit<Owner: AnyObject & Sendable>(
+    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: OwnerLifetime, priority: Operation.QueuePriority
   ) {
-    guard lifetime.with({ $0.isAlive }) else { return refusedJobs.add() }
-    let isBound = lifetime.with { $0.bind(owner) }
+    guard lifetime.isAlive else { return refusedJobs.add() }
+    let isBound = lifetime.bind(owner)
     let erased = ErasedOwnerBody.erase(consume body)
     if isBound {
-      submitPerhapsNested(.ownerBlock(erased), lifetime: lifetime, priority: priority)
+      submitPerhapsNested(.ownerBlock(consume erased), lifetime: Borrowed(lifetime), priority: priority)
     } else {
-      submit(.sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased)), lifetime: lifetime, priority: priority)
+      let shared = SharedOwnerBody(OwnerHold.of(owner), consume erased)
+      submit(.sharedOwnerBlock(shared), lifetime: Borrowed(lifetime), priority: priority)
     }
   }
 

@@ -1,7 +1,7 @@
 /// What a change of the scheduler wants done when the lock is free, beside what the scheduler itself says.
 struct FollowUp: ~Copyable {
-  /// Has been given work, and is to be dispatched.
-  var worker: ScheduledWorker?
+  /// Has been given work, and is to be dispatched. The queue keeps it.
+  var worker: Borrowed<ScheduledWorker>?
   /// When operations that say themselves when they are ready are to be asked, at the latest; in nanoseconds of `Uptime`.
   private(set) var questionDeadline: UInt64 = .max
 

@@ -16,8 +16,10 @@ import Synchronization
 ///   whoever closed it, who moves them out. The list is empty when it is opened again.
 /// - So no body begins under rules that a setter has changed: it closes all lists (`reclaimBatches`, `closeNestedWork`) before it
 ///   gives back the lock. So does who holds work of an owner back, behind which the owner's bodies add the rest.
-/// - A list that items have been moved out of stays closed until its worker has another batch: what is added next is younger than those,
-///   and comes after them by way of the lock. An empty one is opened again at once.
+/// - Who looks at a list opens it again at once if it was empty. One that items have been moved out of is opened again when the lock is
+///   left, after the hint says that they are ready (`reopen`, a releasing store after that of the hint): what is added next is younger than
+///   those, and whoever has added it sees the hint, and begins none of it before they are taken. So a list that is full costs one hold of
+///   the lock for as many jobs as it keeps.
 /// - `flow`, `lifetime` and `most` are written under the lock, while the list is closed and its worker in no body. `counted` is guarded by
 ///   the lock. The memory is allocated by the worker, before the first item is added.
 /// - The flow is that of the batch's last item. It is there while the list is open and something of it is added or begun: the item counts
@@ -63,6 +65,8 @@ final class NestedWork {  // shared by its batch, under the protocol above
   @exclusivity(unchecked) var isMonitored = false
   /// `end`, as the scheduler has counted it.
   @exclusivity(unchecked) private var counted: UInt64 = 0
+  /// It was open when items were moved out, and nothing has been decided since that keeps it closed. Guarded by the lock.
+  @exclusivity(unchecked) private(set) var isToReopen = false
 
   deinit { items?.deallocate() }
 
@@ -144,14 +148,23 @@ final class NestedWork {  // shared by its batch, under the protocol above
 
   /// Opens it. The worker is in no body.
   func open(for flow: Borrowed<Flow>, most: Int, isMonitored: Bool) {
-    (self.flow, self.most, self.isMonitored) = (flow, min(most, Self.capacity), isMonitored)
+    (self.flow, self.most, self.isMonitored, isToReopen) = (flow, min(most, Self.capacity), isMonitored, false)
     lifetime = flow.with { $0.unretainedOwnerQueue.with { $0.unretainedLifetime?.address } }
     word.store(word.load(ordering: .relaxed) | Self.open, ordering: .releasing)
   }
 
+  /// Opens it again, after the hint says that what was moved out of it is ready.
+  func reopen() {
+    isToReopen = false
+    word.store(word.load(ordering: .relaxed) | Self.open, ordering: .releasing)
+  }
+
+  /// It stays closed.
+  func stayClosed() { if !Mutation.closedListIsReopened.isOn { isToReopen = false } }
+
   /// Empties it.
   /// - Parameters:
-  ///   - opensAgain: if it was open, and empty.
+  ///   - opensAgain: if it was open: at once if it was empty, too, else it is to be opened again.
   ///   - count: gets how many have been added since the last time, also those that have been begun. Called first.
   ///   - take: must move the items out, oldest first. Called up to twice.
   func takeIn(opensAgain: Bool, count: (Int, Flow) -> Void, _ take: (UnsafeMutablePointer<WorkItem>, Int, Flow) -> Void) {
@@ -170,7 +183,9 @@ final class NestedWork {  // shared by its batch, under the protocol above
       if left > beforeEnd { take(items, left - beforeEnd, flow) }
     }
     let emptied = end | end << Self.endShift
-    let staysOpen = opensAgain && (left == 0 || Mutation.takenListGoesOn.isOn)
-    word.store(staysOpen ? emptied | former & Self.open : emptied, ordering: .releasing)
+    let wasOpen = former & Self.open != 0
+    let opensAtOnce = left == 0 || Mutation.takenListGoesOn.isOn
+    isToReopen = opensAgain && (isToReopen || wasOpen && !opensAtOnce)
+    word.store(opensAgain && wasOpen && opensAtOnce ? emptied | Self.open : emptied, ordering: .releasing)
   }
 }

@@ -22,7 +22,16 @@ extension Scheduler {
 
   /// The worker keeps nothing from now on, and begins nothing that it has kept.
   mutating func closeNestedWork(of worker: ScheduledWorker) {
-    if worker.batch.nested.isOpen, !Mutation.listStaysOpen.isOn { takeIn(worker.batch.nested, of: worker, opensAgain: false) }
+    if Mutation.listStaysOpen.isOn { return }
+    worker.batch.nested.stayClosed()
+    if worker.batch.nested.isOpen { takeIn(worker.batch.nested, of: worker, opensAgain: false) }
+  }
+
+  /// Opens the lists again that work was moved out of. Last of all in a hold of the lock, when the hint tells of that work.
+  @inline(never)
+  mutating func reopenNestedWork() {
+    reopensNestedWork = false
+    for worker in workers.active where worker.batch.nested.isToReopen { worker.batch.nested.reopen() }
   }
 
   /// No worker keeps anything from now on, nor begins what it has kept.
@@ -42,11 +51,16 @@ extension Scheduler {
       unfinished += added
       flow.ownerQueue.phase.countIn(flow.ownerQueue, count: added)
     } _: { items, count, flow in
-      for index in 0..<count {
-        flow.ownerQueue.phase.makeReady(ownerQueue: flow.ownerQueue, level: level, pool: &pool, ownerLimit: ownerLimit)
-          .initialize(to: (items + index).move())
+      flow.unretainedOwnerQueue.with { ownerQueue in
+        ownerQueue.unretainedPhase.with { phase in
+          for index in 0..<count {
+            phase.makeReady(ownerQueue: ownerQueue, level: level, pool: &pool, ownerLimit: ownerLimit)
+              .initialize(to: (items + index).move())
+          }
+        }
       }
     }
+    if nested.isToReopen { reopensNestedWork = true }
   }
 
   /// A nested job that its worker has in hand, and can't run: only bodies hold its owner.

@@ -62,6 +62,8 @@ struct Scheduler: ~Copyable {
   var isMonitored = false
   /// It is to be asked for after unlocking.
   var asksForMonitor = false
+  /// Lists of nested work may have to be opened again: see `NestedWork`.
+  var reopensNestedWork = false
   /// See `QueueDriving`.
   var isDriven = false
   var fairness = OwnerFairness.firstComeFirstServed
@@ -162,7 +164,7 @@ struct Scheduler: ~Copyable {
     guard isIdle, !ownerQueue.with({ $0.isHeld(ownerLimit) }) else { return add(work, to: ownerQueue, level: level) }
     statistics.enqueued += 1
     unfinished += 1
-    followUp.worker = handOff(work, of: ownerQueue, level: level)
+    followUp.worker = Borrowed(handOff(work, of: ownerQueue, level: level))
     return .taken
   }
 

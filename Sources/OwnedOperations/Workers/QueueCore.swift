@@ -109,7 +109,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     guard !followUp.hasQuestion, scheduler.returning.isEmpty || Mutation.forgetsWhoReturns.isOn, !scheduler.hasReleases,
       !scheduler.hasDueWaiters
     else { return unlockWholly(followUp) }
-    let worker = followUp.worker ?? scheduler.workerToDispatch()
+    let worker = followUp.worker?.object ?? scheduler.workerToDispatch()
     let asksForMonitor = scheduler.takeMonitorRequest()
     updateHint()
     lock.unlock()
@@ -120,7 +120,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   @inline(never)
   private func unlockWholly(_ followUp: borrowing FollowUp) {
     let admitted = scheduler.admitReturning()
-    let worker = followUp.worker ?? scheduler.workerToDispatch()
+    let worker = followUp.worker?.object ?? scheduler.workerToDispatch()
     let asksForMonitor = scheduler.takeMonitorRequest()
     let waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters() : []
     var deferredReleases: [TakenWork] = []
@@ -142,6 +142,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     }
   }
 
+  /// Says in the hint what has come of a change, and does what has to come after that.
   @inline(__always)  // for each job
   private func updateHint() {
     var flags = QueueHint.Flags.ready(scheduler.firstPhase.with({ $0.readyLevels }))
@@ -151,6 +152,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     if !scheduler.waits.isEmpty { flags.insert(.somebodyWaits) }
     if !scheduler.runs.isEmpty, scheduler.chainsYield { flags.insert(.chainsYield) }
     hint.flags = flags
+    if scheduler.reopensNestedWork { scheduler.reopenNestedWork() }
   }
 
   // MARK: Asking

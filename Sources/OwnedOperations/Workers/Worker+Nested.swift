@@ -53,18 +53,19 @@ extension Worker {
       count += 1
       // Now the last item is known to execute, for it goes on, and so the flow to be there.
       let ownerQueue = flow.with { $0.unretainedOwnerQueue }
-      ownerQueue.with { currentOwnerQueue = $0 }
-      runNested(work, ownerQueue, &over, &held)
+      ownerQueue.with { ownerQueue in runNested(work, ownerQueue, &over, &held) }
     }
     return UInt64(count)
   }
 
   /// Runs one nested job.
   /// - Parameter over: how many are over.
-  private func runNested(_ work: consuming WorkItem, _ ownerQueue: Borrowed<OwnerQueue>, _ over: inout Int, _ held: inout HeldOwner) {
+  @inline(__always)  // or the job is counted once more, for the call
+  private func runNested(_ work: consuming WorkItem, _ ownerQueue: OwnerQueue, _ over: inout Int, _ held: inout HeldOwner) {
+    currentOwnerQueue = ownerQueue
     switch consume work {
     case .ownerBlock(let body):
-      switch ownerQueue.with({ held.answer(for: $0) }) {
+      switch held.answer(for: ownerQueue) {
       case .begins(let owner):
         beginNested(over)
         owner.with { body($0) }
@@ -76,7 +77,7 @@ extension Worker {
       }
     case .block(let body):
       held.letGoInBackground()
-      guard ownerQueue.with({ $0.mayStart }) else { return skipNested(over, ownerQueue) }
+      guard ownerQueue.mayStart else { return skipNested(over, ownerQueue) }
       beginNested(over)
       body()
       endNested(&over)
@@ -96,8 +97,8 @@ extension Worker {
   }
 
   @inline(never)
-  private func skipNested(_ over: Int, _ ownerQueue: Borrowed<OwnerQueue>) {
-    core.countSkippedNested(of: ownerQueue.object)
+  private func skipNested(_ over: Int, _ ownerQueue: OwnerQueue) {
+    core.countSkippedNested(of: ownerQueue)
     batch.setNestedOver(over)
   }
 

@@ -102,12 +102,14 @@ final class Worker: DueWorker, @unchecked Sendable {
     }
   }
 
-  func works(for core: QueueCore) -> Bool { self.core === core }
+  func works(for core: QueueCore) -> Bool { borrowedCore.refers(to: core) }
 
   /// A job is about to be added by this thread, which may be a worker's.
   static func noteAddition(to core: QueueCore) {
-    guard isOnThisThread, let current, current.works(for: core) else { return }
-    current.hasFedQueue = true
+    guard let address = ThreadSlot.worker.pointer else { return }
+    Borrowed<Worker>(address: address).with { worker in
+      if worker.works(for: core) { worker.hasFedQueue = true }
+    }
   }
 
   // MARK: Running

@@ -23,7 +23,6 @@ extension Worker {
   }
 
   /// Runs what the worker has been given.
-  @inline(__always)  // for each job
   private func runOnce(_ hint: QueueHint) -> Scheduler.LastStep {
     let isBarrier = barrier != nil
     WorkerThreads.stopLooking()

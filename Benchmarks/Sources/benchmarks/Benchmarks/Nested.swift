@@ -59,7 +59,7 @@ extension Session {
   }
 
   /// Nodes are numbered as in a heap.
-  private static func add(_ index: Int, of count: Int, _ screen: Screen, to queue: OwnerScopedQueue) {
+  static func add(_ index: Int, of count: Int, _ screen: Screen, to queue: OwnerScopedQueue) {
     queue.async(owner: screen) { screen in
       screen.visit(index)
       guard 2 * index + 2 < count else { return }

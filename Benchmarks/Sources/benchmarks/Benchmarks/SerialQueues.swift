@@ -61,7 +61,7 @@ extension Benchmark {
     }
   }
 
-  private static func add(_ index: Int, of count: Int, _ screen: Screen, to queues: [OwnerScopedQueue], _ end: Countdown) {
+  static func add(_ index: Int, of count: Int, _ screen: Screen, to queues: [OwnerScopedQueue], _ end: Countdown) {
     queues[index % queues.count].async(owner: screen) { screen in
       screen.visit(index)
       guard index + 1 < count else { return end.countDown() }

@@ -1,3 +1,4 @@
+import Foundation
 import OwnedOperations
 
 extension Probe {
@@ -12,6 +13,75 @@ extension Probe {
       Probe("operations-ours") { count in try JobRunner.ownedOperations().runOnce(jobs: count) },
       Probe("operations-foundation") { count in try JobRunner.operationQueue().runOnce(jobs: count) },
     ]
+  }
+
+  /// Jobs that add jobs, and queues that are many.
+  static var shapes: [Probe] {
+    [
+      Probe("nested-ours") { count in
+        let queue = OwnerScopedQueue()
+        let screen = Screen()
+        Session.add(0, of: count, screen, to: queue)
+        queue.waitUntilAllOperationsAreFinished()
+      },
+      Probe("next-ours") { count in runNext(count, queues: 1) },
+      Probe("ping-pong-ours") { count in runNext(count, queues: 2) },
+      Probe("serial-queues-ours") { count in
+        let queues = (0..<1000).map { _ in OwnerScopedQueue(maxConcurrentOperationCount: 1) }
+        let screen = Screen()
+        for index in 0..<count { queues[index % queues.count].async(owner: screen) { screen in screen.visit(index) } }
+        for queue in queues { queue.waitUntilAllOperationsAreFinished() }
+      },
+      Probe("adders-ours") { count in
+        let queue = OwnerScopedQueue()
+        let added = Countdown(from: 8)
+        for _ in 0..<8 {
+          Thread.detachNewThread {
+            let screen = Screen()
+            for index in 0..<count / 8 { queue.async(owner: screen) { screen in screen.visit(index) } }
+            queue.waitUntilAllOperationsAreFinished()
+            added.countDown()
+          }
+        }
+        added.wait()
+      },
+      Probe("passing-owners-ours") { count in
+        let queue = OwnerScopedQueue()
+        var owners = (0..<1000).map { _ in TokenHolder() }
+        for index in 0..<count {
+          let owner = TokenHolder()
+          queue.async(owner: owner) { owner in blackHole(owner) }
+          owners[index % owners.count] = owner
+        }
+        queue.waitUntilAllOperationsAreFinished()
+      },
+      Probe("queue-lives-ours") { count in
+        let screen = Screen()
+        for index in 0..<count {
+          let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+          queue.async(owner: screen) { screen in screen.visit(index) }
+          queue.waitUntilAllOperationsAreFinished()
+        }
+      },
+      Probe("awaiting-ours") { count in
+        let queue = OwnerScopedQueue()
+        let screen = Screen()
+        let end = Countdown(from: 1)
+        Task.detached {
+          for index in 0..<count { try await queue.run(owner: screen) { screen in screen.visit(index) } }
+          end.countDown()
+        }
+        end.wait()
+      },
+    ]
+  }
+
+  private static func runNext(_ count: Int, queues: Int) {
+    let queues = (0..<queues).map { _ in OwnerScopedQueue(maxConcurrentOperationCount: 1) }
+    let screen = Screen()
+    let end = Countdown(from: 1)
+    Benchmark.add(0, of: count, screen, to: queues, end)
+    end.wait()
   }
 
   /// Building and running a graph.

@@ -153,8 +153,10 @@ enum Mutation: String, CaseIterable {
   case nestedWorkOvertakes  // whatOthersAddKeepsItsPlace
   /// Workers keep what bodies add for an owner whose older work is held back.
   case heldBackLeavesListsOpen  // nothingIsKeptBehindWhatIsHeldBack
-  /// A worker keeps more after what it has kept was taken in.
+  /// A worker keeps more after what it has kept was taken in, before the hint says so.
   case takenListGoesOn  // whatAJobAddsKeepsItsOrder
+  /// A list that was to be opened again is opened though something was decided meanwhile that closes it.
+  case closedListIsReopened  // aBarrierComesBetweenWhatAJobAddsBeforeItAndAfterIt
   /// The monitor doesn't know of what a worker has kept.
   case nestedWorkIsNotMonitored  // aBodyBlocksUntilWhatItHasAddedHasRun
 
