@@ -30,6 +30,29 @@ import Testing
     }
   }
 
+  /// The owner's only job is over, so that its end passes the queue by. What is added at that moment is released all the same.
+  @Test func whatIsAddedWhileAnOwnerAtRestEndsIsReleased() {
+    ModelExplorer("queue: async, wait, async, suspended | end").exploreQueue(preemptions: 3, reduces: true) { run, scene in
+      scene.addAndWait(1)
+      let probe = Holder(ModelFlag())
+      let released = probe.object.map { WeakReference($0) }
+      scene.queue.isSuspended = true
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.async(lifetime: scene.lifetime) { [flag = probe.object] in flag?.count += 1 }
+            probe.object = nil
+          }
+        ), ("end", { scene.end() }))
+      LifetimeReaper.waitUntilIdle()
+      run.wait("release of what was captured") { released?.object == nil }
+    } atEnd: { run, scene in
+      run.expect(scene.queue.operationCount == 0, "\(scene.queue.operationCount) are left")
+      scene.expectStatistics(run)
+    }
+  }
+
   /// Two who hold a queue that nobody else holds.
   private static func held() -> (Holder<OwnerScopedQueue>, Holder<OwnerScopedQueue>, WeakReference<OwnerScopedQueue>) {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)

@@ -129,12 +129,13 @@ extension OwnerLifetime {
         word |= Flag.closing
       }
     }
-    self.word.store(word, ordering: .releasing)
-    let hasMembers = guarded.members.count > 0
+    // Before the members are asked: see `OwnerQueue.rest`.
+    self.word.store(word, ordering: .sequentiallyConsistent)
+    let hasAnyToTell = guarded.members.hasAnyToTell
     lock.unlock()
     if let hooks { closed.hooks = hooks.close() }
     OwnerIDRegistry.shared.markEnded(id, on: page)
-    if hasMembers { LifetimeReaper.reap(self) }
+    if hasAnyToTell { LifetimeReaper.reap(self) }
     return closed
   }
 

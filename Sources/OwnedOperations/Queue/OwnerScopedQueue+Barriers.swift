@@ -68,7 +68,8 @@ extension Scheduler {
 
   /// In a phase of its own. If the owner has ended, that is empty, and passed over.
   fileprivate mutating func addAlone(_ work: consuming WorkItem, _ lifetime: OwnerLifetime, level: Int) -> Addition {
-    closeLastPhase()
+    // One that nothing has been added to will do as it is: so each of many barriers in a row has one phase, not two.
+    if !lastPhase.with({ $0.isUnused }) { closeLastPhase() }
     guard let ownerQueue = ownerQueue(for: Borrowed(lifetime)) else { return .refused(work) }
     let addition = add(work, to: ownerQueue, level: level)
     closeLastPhase()

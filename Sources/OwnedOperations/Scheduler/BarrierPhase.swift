@@ -61,6 +61,20 @@ final class BarrierPhase {
     runQueues.deallocate()
   }
 
+  /// The phase is new, or used again after `removeAllOwnerQueues`.
+  func begin(_ fairness: OwnerFairness) {
+    self.fairness = fairness
+    (isClosed, hasHeldForLine, lastOwnerQueue, sweepThreshold) = (false, false, nil, 64)
+    (readyCount, readyLevels) = (0, 0)
+    for level in 0..<PriorityLevel.count {
+      if !runQueues[level].isEmpty { _ = runQueues[level].takeAll() }  // void tickets
+      (deadItems[level], mostDeadItems[level]) = (0, Self.fewestDeadItems)
+    }
+  }
+
+  /// Nothing is in it, and nothing of it is with a worker.
+  var isUnused: Bool { unfinished == 0 && executing == 0 && !isClosed }
+
   // MARK: Owner queues
 
   /// The queue of the owner, made if need be; nil if the owner has ended.
@@ -133,6 +147,7 @@ final class BarrierPhase {
     forEachOwnerQueue { taken += takeAll(of: $0) }
     for ownerQueue in ownerQueues.filter({ _ in true }) { remove(ownerQueue) }
     ownerlessQueue?.isRemoved = true
+    ownerlessQueue = nil
     return taken
   }
 

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// What a queue knows of one owner: its pending work by priority, and how much of it is unfinished and executing.
 ///
 /// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime and so hears of the end; the
@@ -33,7 +35,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   var returning = 0
   /// The part of `returning` that waits for a line, and so holds up nothing else.
   var returningBehindLine = 0
-  var isSuspended = false
+  var isSuspended = false { didSet { noteRest() } }
   /// Only its own bodies hold the owner; see `OwnerHold`.
   var isHeldBack = false
   var hasEnded = false
@@ -49,6 +51,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
     unretainedHome = Borrowed(home)
     self.listener = listener
     self.isSuspended = isSuspended
+    rest = Atomic(!isSuspended)
   }
 
   deinit {
@@ -66,9 +69,32 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
 
   @inline(__always)  // for each job
   func changeUnfinished(by count: Int) {
+    let wasIdle = unfinished == 0
     unfinished += count
+    if wasIdle != (unfinished == 0) { noteRest() }
     guard let awaited else { return }
     if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
+  }
+
+  // MARK: Rest
+
+  /// Nothing here is unfinished, and the queue remembers nothing of the owner: its end has nothing to do here. Connections and cells mostly
+  /// end so, and to tell of each would keep the reaper and the queue's lock busy. What is left of one that has ended goes with those that
+  /// are idle (`BarrierPhase.sweepOwnerQueues`, `QueueCore.tidyUp`).
+  ///
+  /// Stored under the queue's lock, before the lifetime's word is loaded; the end stores the word, and loads this. All four are
+  /// sequentially consistent: so either the end sees that there is something, or whoever has added it sees the end, and has the lifetime
+  /// reaped.
+  private let rest: Atomic<Bool>
+
+  var isAtRest: Bool { rest.load(ordering: .sequentiallyConsistent) }
+
+  /// After a change of what the owner queue rests by.
+  private func noteRest() {
+    let isAtRest = unfinished == 0 && !isSuspended
+    guard rest.load(ordering: .relaxed) != isAtRest else { return }
+    rest.store(isAtRest, ordering: .sequentiallyConsistent)
+    if !isAtRest, !Mutation.restIsNotLookedAtAgain.isOn { unretainedLifetime?.with { $0.reapIfEnded() } }
   }
 
   /// Nothing refers to the owner queue or its flows.
@@ -153,7 +179,11 @@ final class OwnerQueueDepartures {
   static func complete(_ ownerQueues: consuming [OwnerQueue]) {
     guard !ownerQueues.isEmpty else { return }
     for ownerQueue in copy ownerQueues { ownerQueue.lifetime?.leave(ownerQueue) }
-    DeferredReleases.add(contentsOf: ownerQueues)
+    if ownerQueues.count == 1, let ownerQueue = ownerQueues.popLast() {
+      DeferredReleases.add(consume ownerQueue)
+    } else {
+      DeferredReleases.add(contentsOf: ownerQueues)
+    }
   }
 }
 

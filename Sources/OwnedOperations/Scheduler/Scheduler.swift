@@ -73,6 +73,8 @@ struct Scheduler: ~Copyable {
 
   /// Never empty. Work is taken from the first and added to the last.
   private(set) var phases: BarrierPhaseList
+  /// One that is over, to be used again: half of what a barrier costs is the memory of its phase.
+  private var formerPhase: BarrierPhase?
   var pool = ChunkPool()
   /// Of `yielded`, those whose wait is over and who need a permit to go on.
   var returning = ReturningList()
@@ -245,14 +247,17 @@ struct Scheduler: ~Copyable {
   mutating func advance() {
     isBarrierRunning = false
     if phases.count == 1 { appendPhase() }
-    deferredReleases += phases.removeFirst().removeAllOwnerQueues()
+    let former = phases.removeFirst()
+    deferredReleases += former.removeAllOwnerQueues()
+    formerPhase = former
     firstPhase = Borrowed(phases[0])
   }
 
   mutating func appendPhase() {
     // Work belongs to the phase in which it is added.
     for worker in workers.active { closeNestedWork(of: worker) }
-    let phase = BarrierPhase(fairness: fairness, departures: departures)
+    let phase = formerPhase.take() ?? BarrierPhase(fairness: fairness, departures: departures)
+    phase.begin(fairness)
     phases.append(phase)
     lastPhase = Borrowed(phase)
   }

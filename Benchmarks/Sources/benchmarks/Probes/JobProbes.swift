@@ -47,7 +47,7 @@ extension Probe {
       },
       Probe("passing-owners-ours") { count in
         let queue = OwnerScopedQueue()
-        var owners = (0..<1000).map { _ in TokenHolder() }
+        var owners = (0..<min(100_000, count / 3)).map { _ in TokenHolder() }
         for index in 0..<count {
           let owner = TokenHolder()
           queue.async(owner: owner) { owner in blackHole(owner) }

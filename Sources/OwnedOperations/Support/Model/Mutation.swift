@@ -139,6 +139,8 @@ enum Mutation: String, CaseIterable {
   // Queues that go, and owners that end: QueueEndModelTests
   /// What an owner had pending stays in the queue after its end until its turn comes.
   case workStaysAfterTheEnd  // whatIsSuspendedIsReleasedAtTheEnd
+  /// Work that is added where an end has found nothing is not looked after.
+  case restIsNotLookedAtAgain  // whatIsAddedWhileAnOwnerAtRestEndsIsReleased
 
   // Jobs that a worker's own jobs add: NestedWorkModelTests
   /// A worker adds to a list that has been closed, and begins what is in it.
