@@ -86,6 +86,6 @@ enum LifetimeReaper {
       relay.waitUntilIdle()
       DeferredCalls.waitUntilIdle()
       DeferredReleases.waitUntilIdle()
-    } while !(relay.isAtRest && DeferredCalls.isIdle && DeferredReleases.isIdle)
+    } while !(relay.isAtRest && DeferredCalls.isIdle && DeferredReleases.isIdle && !DeferredReleases.hasGathered)
   }
 }

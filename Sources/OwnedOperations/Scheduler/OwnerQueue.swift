@@ -179,11 +179,9 @@ final class OwnerQueueDepartures {
   static func complete(_ ownerQueues: consuming [OwnerQueue]) {
     guard !ownerQueues.isEmpty else { return }
     for ownerQueue in copy ownerQueues { ownerQueue.lifetime?.leave(ownerQueue) }
-    if ownerQueues.count == 1, let ownerQueue = ownerQueues.popLast() {
-      DeferredReleases.add(consume ownerQueue)
-    } else {
-      DeferredReleases.add(contentsOf: ownerQueues)
-    }
+    // A lifetime that is only dropped ends with its last reference, which may be here.
+    let mayEnd = ownerQueues.contains { ownerQueue in ownerQueue.unretainedLifetime.map { $0.referenceCount == 1 } ?? false }
+    if mayEnd { DeferredReleases.add(contentsOf: ownerQueues) } else { DeferredReleases.addWithoutHaste(ownerQueues) }
   }
 }
 

@@ -1,3 +1,5 @@
+import Dispatch
+
 /// The one place where what is the user's is released in the background: captures, operations, owners.
 ///
 /// The last reference to an object runs its deinit, which may wait for a queue, a semaphore, or for ever. So it is handed over here: on a
@@ -38,10 +40,69 @@ enum DeferredReleases {
   }
 
   /// For tests. Returns when everything handed over has been released. Not from inside a deinit that runs here.
-  static func waitUntilIdle() { relay.waitUntilIdle() }
+  static func waitUntilIdle() {
+    gatherer.handOver()
+    relay.waitUntilIdle()
+  }
+
+  /// For tests. What is released without haste may be waiting still.
+  static var isIdle: Bool { relay.isAtRest }
+
+  // MARK: Without haste
+
+  private static let gatherer = ReleaseGatherer()
+
+  /// Releases objects within a tenth of a second: to wake a thread for each would cost more than all the rest. For what is small and keeps
+  /// nothing of the user's that nobody else holds.
+  static func addWithoutHaste(_ objects: consuming [AnyObject]) { gatherer.add(objects) }
 
   /// For tests.
-  static var isIdle: Bool { relay.isAtRest }
+  static var hasGathered: Bool { !gatherer.isEmpty }
+}
+
+/// Objects that are to be released, until there are many, or a timer goes off.
+private final class ReleaseGatherer: Sendable {
+  private struct State {
+    var objects: [AnyObject] = []
+    var isTimerSet = false
+  }
+
+  private let state = Locked(State())
+  private static let most = 1024
+  private static let interval = DispatchTimeInterval.milliseconds(100)
+  private static let timerQueue = DispatchQueue(label: "OwnedOperations.releases")
+
+  var isEmpty: Bool { state.withLock { $0.objects.isEmpty } }
+
+  func add(_ objects: consuming [AnyObject]) {
+    #if OWNED_OPERATIONS_MODEL
+      if ModelRun.thread != nil { return DeferredReleases.add(contentsOf: objects) }  // a run has no time to spare
+    #endif
+    let (isTimerDue, full) = state.withLock { state in
+      state.objects += objects
+      objects = []  // the caller's goes under the lock, and is never the last
+      let full = state.objects.count >= Self.most ? state.objects : []
+      if !full.isEmpty { state.objects = [] }
+      defer { state.isTimerSet = true }
+      return (!state.isTimerSet, full)
+    }
+    if !full.isEmpty { DeferredReleases.add(contentsOf: full) }
+    if isTimerDue {
+      Uptime.call(after: Self.interval, on: Self.timerQueue) { [self] in
+        state.withLock { $0.isTimerSet = false }
+        handOver()
+      }
+    }
+  }
+
+  /// Hands over what has been gathered.
+  func handOver() {
+    let objects = state.withLock { state in
+      defer { state.objects = [] }
+      return state.objects
+    }
+    DeferredReleases.add(contentsOf: objects)
+  }
 }
 
 /// Code of the user's that the library calls in the background, and which may block: `didCancel`, observers, hooks.

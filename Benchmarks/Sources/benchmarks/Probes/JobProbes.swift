@@ -55,6 +55,12 @@ extension Probe {
         }
         queue.waitUntilAllOperationsAreFinished()
       },
+      Probe("barriers-ours") { count in
+        let queue = OwnerScopedQueue()
+        let screen = Screen()
+        for index in 0..<count { queue.addBarrier(owner: screen) { $0.visit(index) } }
+        queue.waitUntilAllOperationsAreFinished()
+      },
       Probe("queue-lives-ours") { count in
         let screen = Screen()
         for index in 0..<count {
