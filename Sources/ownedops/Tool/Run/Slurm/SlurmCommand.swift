@@ -155,7 +155,7 @@ extension SlurmSession.Past {
   /// - Parameter ended: also those that have ended since then, and not well, are left alone.
   init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, ended since: Double? = nil) {
     let all = files.readSubmissions()
-    nextSubmission = (all.keys.max() ?? -1) + 1
+    nextSubmission = all.values.map(\.next).max() ?? 0
     if let since {
       isSameRun = true
       runners = journal.runs.filter { $0.start >= since }.map(\.run.identifier)

@@ -249,7 +249,7 @@ extension SlurmSession {
   func finish(_ place: Int, _ result: JobOperation.Result, attempts: [JobResults.Attempt], host: String?) {
     let job = file.jobs[place]
     for attempt in attempts { results?.add(attempt, to: place) }
-    let log = (options.logDirectory ?? files.logs(courses[place].submission)) + "/" + JobLogs.fileName(job.name)
+    let log = (options.logDirectory ?? files.logs(courses[place].submission, courses[place].index)) + "/" + JobLogs.fileName(job.name)
     // Of one that did not run there may be a log of an earlier run's.
     let output = hasRun(place) ? output(at: log) : nil
     let count = courses[place].submissions + max(0, attempts.count - 1)
