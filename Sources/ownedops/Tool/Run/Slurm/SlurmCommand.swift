@@ -24,12 +24,21 @@ enum SlurmCommand {
     let pictures = try PictureFiles(options.pictures, apartFrom: inputs)
     let results = try options.results.map { path throws(UsageError) in try JobResults(path: path, apartFrom: inputs + pictures.paths) }
     let selection = try options.targets.isEmpty ? nil : whole.selection(for: options.targets)
-    let hold = try RunJournal(journal, whole, selection: selection, engine: engine)
     let files = SlurmFiles(root: SlurmFiles.root(of: journal.path))
     do throws(UsageError) {
+    let path = journal.path
+    let hold = try RunJournal(
+      journal, whole, selection: selection, engine: engine,
+      check: { known throws(UsageError) in
+        // The journal forgets what is under way of a job that has changed.
+        guard !SlurmSession.Past(whole, files, known).underWay.isEmpty, RawFile.contents(of: files.graph) != document else { return }
+        throw UsageError(
+          "--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
+      })
       let settings = SlurmSettings(options, slurm, owners: whole.owners)
+    do throws(UsageError) {
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
-      let past = try past(of: file, files, journal.path, unchanged: document)
+      let past = SlurmSession.Past(file, files, try JournalReader.read(journal.path))
       try files.create()
       try SlurmFiles.write(document, to: files.graph)
       try SlurmFiles.write(settings.bytes, to: files.settings)
@@ -74,15 +83,6 @@ enum SlurmCommand {
       hasSaid = true
       usleep(2_000_000)
     }
-  }
-
-  /// What is still with Slurm of an earlier run with this journal.
-  private static func past(
-    of file: RunFile, _ files: SlurmFiles, _ path: String, unchanged document: [UInt8]
-  ) throws(UsageError) -> SlurmSession.Past {
-    let past = SlurmSession.Past(file, files, try JournalReader.read(path))
-    guard !past.underWay.isEmpty, RawFile.contents(of: files.graph) != document else { return past }
-    throw UsageError("--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
   }
 
   static func run(_ session: SlurmSession, _ journal: RunJournal, _ pictures: PictureFiles) throws(UsageError) -> Int32 {
