@@ -75,6 +75,8 @@ struct RunOptionTests {
     ]
     let awkward = [
       "\u{1b}[2J", "bell\u{7}8", "\u{85}", "mixed '\\\n\u{1}0", "\u{202e}", "-n\u{1b}", "100%d\u{7}", "\u{7}$HOME`ls`\"", "end\u{1b}\n\n",
+      // A character to Swift, several to a shell.
+      "'\u{301}", "it'\u{301}s $HOME", "line\r\n", "\r\n\r\n", "-\u{301}\r",
     ]
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

@@ -31,9 +31,12 @@ struct StatusReport {
     text += section("failed", journal.jobs.filter(Self.hasFailed)) { job in
       reason(job)
     } more: { job in
-      var lines = job.output.split(separator: "\n", omittingEmptySubsequences: false)
-      if lines.last == "" { lines.removeLast() }
-      return lines.suffix(Self.mostLines).map { "    " + String($0).controlsEscaped }.joined(separator: "\n")
+      // By code points: a carriage return and a line feed are one character.
+      var lines = job.output.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false)
+      if lines.last?.isEmpty == true { lines.removeLast() }
+      return lines.suffix(Self.mostLines).map { line in
+        "    " + String(line.last == "\r" ? line.dropLast() : line).controlsEscaped
+      }.joined(separator: "\n")
     }
     text += section("cancelled", journal.jobs.filter { $0.state == .cancelled }) { job in reason(job) }
     text += section("waiting", journal.jobs.filter { $0.state == .waiting }) { job in

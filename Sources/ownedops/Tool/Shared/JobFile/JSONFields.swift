@@ -78,7 +78,7 @@ struct JSONFields {
       guard case .text(let text) = member.value.content else {
         throw JSONFault("\(label): \"\(key)\": \"\(name)\" is not a text: \"...\"", at: member.value.place)
       }
-      guard !name.isEmpty, !name.contains("="), !name.utf8.contains(0), !text.utf8.contains(0) else {
+      guard !name.isEmpty, !name.utf8.contains(UInt8(ascii: "=")), !name.utf8.contains(0), !text.utf8.contains(0) else {
         throw JSONFault("\(label): \"\(key)\": \"\(name)\" can't be a variable", at: member.place)
       }
       result[name] = text

@@ -72,7 +72,7 @@ enum ChildProcess {
   /// The system looks commands up in our `PATH`; where the job sets its own, we look.
   private static func path(of command: Command) -> String {
     let name = command.words[0]
-    guard !name.contains("/"), let path = command.environment["PATH"] else { return name }
+    guard !name.utf8.contains(UInt8(ascii: "/")), let path = command.environment["PATH"] else { return name }
     for directory in path.split(separator: ":", omittingEmptySubsequences: false) {
       let candidate = (directory.isEmpty ? "." : String(directory)) + "/" + name
       if access(candidate, X_OK) == 0 { return candidate }
