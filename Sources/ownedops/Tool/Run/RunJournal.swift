@@ -326,6 +326,7 @@ final class RunJournal: Sendable {
       writeAgain(&state)
       return state.ticks % Int(JournalLease.interval) == 0
     }
+    lookForName()
     sync()
     if mustKeep { renew() }
   }
@@ -343,6 +344,11 @@ final class RunJournal: Sendable {
     }
     if isFirstFailure { complain(reason) }
     if isNew { listener.withLock { $0.whenLost }?() }
+  }
+
+  /// What goes on being written to a file without a name is lost.
+  private func lookForName() {
+    if JournalFile.isRemoved(descriptor) { stop("the journal \(path) has been removed") }
   }
 
   private func sync() {
@@ -373,6 +379,7 @@ final class RunJournal: Sendable {
   /// - Returns: false if something could not be written, which has been said.
   func end(unwritten: [String]) -> Bool {
     stopTicking()
+    lookForName()
     if lease.isStale { renew() }
     let (left, isLost) = state.withLock { state in
       state.hasEnded = true
