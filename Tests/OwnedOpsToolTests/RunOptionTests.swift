@@ -280,6 +280,25 @@ struct RunOptionTests {
     for key in keys { #expect(page.contains("`\(key)`"), "\(key)") }
   }
 
+  /// It would be emptied in the midst of the run.
+  @Test func aLogIsNoOtherFileOfTheRun() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("logs/g.log", file(job("x", "touch ran"), job("g", "touch ran")))
+    #expect(symlink("logs/x.log", directory.path + "/link") == 0)
+    for (name, arguments) in [
+      ("g", []), ("x", ["--journal", "logs/x.log"]), ("x", ["--journal", "link"]), ("x", ["--results", "logs/x.log"]),
+      ("x", ["--trace", "logs/../logs/x.log"]),
+    ] {
+      let input = name == "g" ? "logs/g.log" : "graph.json"
+      try directory.write("graph.json", directory.read("logs/g.log"))
+      let outcome = try await ToolBinary.run(["run", input, "--log-dir", "logs"] + arguments, in: directory)
+      #expect(outcome.status == 2 && outcome.errors.hasPrefix("ownedops: --log-dir: the log of \(name) in logs would be "))
+    }
+    #expect(!directory.contains("ran"))
+    #expect(try await ToolBinary.run(["run", "logs/g.log", "x", "--log-dir", "logs", "--journal", "x.log"], in: directory).status == 0)
+  }
+
   @Test func resultsThatCannotBeWrittenAreRefusedBeforeAnythingRuns() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

@@ -11,11 +11,9 @@ enum SlurmCommand {
     let whole = try RunFile(document, source: options.file == "-" ? "standard input" : options.file)
     if slurm.detaches { try checkDetaching(whole) }
     try SlurmPrograms.check()
+    try DescriptorBudget.check()
     let limits = try limits()
-    if let directory = options.logDirectory {
-      _ = try JobLogs(directory: directory)
-      options.logDirectory = AbsolutePath.of(directory)
-    }
+    if let directory = options.logDirectory { options.logDirectory = AbsolutePath.of(directory) }
     // Without a name of its own the journal lasts as long as the run.
     let isPassing = options.journal == nil
     var journal = options.journal ?? JournalOptions(path: "ownedops-\(RunMark().text).journal")
@@ -23,9 +21,12 @@ enum SlurmCommand {
     let inputs = (options.file == "-" ? [] : [options.file]) + journal.files
     let pictures = try PictureFiles(options.pictures, apartFrom: inputs)
     let results = try options.results.map { path throws(UsageError) in try JobResults(path: path, apartFrom: inputs + pictures.paths) }
+    if let directory = options.logDirectory {
+      let logs = try JobLogs(directory: directory)
+      try logs.check(whole, apartFrom: inputs + pictures.paths + [options.results].compactMap { $0 })
+    }
     let selection = try options.targets.isEmpty ? nil : whole.selection(for: options.targets)
     let files = SlurmFiles(root: SlurmFiles.root(of: journal.path))
-    do throws(UsageError) {
     let path = journal.path
     let hold = try RunJournal(
       journal, whole, selection: selection, engine: engine,
@@ -35,8 +36,8 @@ enum SlurmCommand {
         throw UsageError(
           "--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
       })
-      let settings = SlurmSettings(options, slurm, owners: whole.owners)
     do throws(UsageError) {
+      let settings = SlurmSettings(options, slurm, owners: whole.owners)
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
       let past = SlurmSession.Past(file, files, try JournalReader.read(journal.path))
       try files.create()

@@ -9,7 +9,9 @@ struct JSONFields {
     let shown = number.map { "\(kind) \($0)" } ?? kind
     guard case .object(let members) = value.content else { throw JSONFault("\(shown) is not an object: { ... }", at: value.place) }
     var name: String?
-    if number != nil, case .text(let text)? = members.first(where: { $0.key == "name" })?.value.content { name = text }
+    if number != nil, case .text(let text)? = members.first(where: { $0.key == "name" })?.value.content, !text.isEmpty {
+      name = text
+    }
     label = name.map { "\(kind) \"\($0)\"" } ?? shown
     self.members = members
     place = value.place
