@@ -293,6 +293,33 @@ struct SlurmAnswersTests {
 }
 
 @Suite struct SlurmHeldJobsTests {
+  /// Slurm takes jobs that no node of the partition can run, and lets them wait for ever.
+  @Test func whatCannotBeginIsToldOnce() throws {
+    func rows(_ reasons: [String], _ state: String = "PENDING") throws -> [(job: String, row: SlurmRow)] {
+      try reasons.enumerated().map { number, reason in
+        (job: "job \(number)", row: try #require(SlurmRow("7_\(number)|\(state)|ownedops:x:0||\(reason)")))
+      }
+    }
+    var held = SlurmHeldJobs()
+    let ordinary = ["Resources", "Priority", "Dependency", "None", "ReqNodeNotAvail", "QOSGrpCpuLimit", "JobHeldUser", "BeginTime"]
+    #expect(held.obstacleNotice(try rows(ordinary)) == nil)
+    #expect(held.obstacleNotice(try rows(["PartitionConfig"], "RUNNING")) == nil)
+    let stuck = try rows(["PartitionTimeLimit", "Priority", "QOSMaxCpuPerJobLimit"])
+    #expect(
+      held.obstacleNotice(stuck)
+        == "Slurm can't begin 2 jobs as they are (job 0, job 2): PartitionTimeLimit, QOSMaxCpuPerJobLimit; to change that: scontrol update, "
+        + "to end it: scancel 7_0 7_2")
+    #expect(held.obstacleNotice(stuck) == nil)
+    #expect(held.obstacleNotice(try rows(["Resources"])) == nil)
+    #expect(
+      held.obstacleNotice(try rows(["BadConstraints"]))
+        == "Slurm can't begin 1 job as it is (job 0): BadConstraints; to change that: scontrol update, to end it: scancel 7_0")
+    for reason in ["PartitionConfig", "PartitionNodeLimit", "InvalidQOS", "QOSMinCpuNotSatisfied", "AssocMaxMemPerNode"] {
+      var fresh = SlurmHeldJobs()
+      #expect(fresh.obstacleNotice(try rows([reason])) != nil)
+    }
+  }
+
   @Test func whatSomebodyHoldsIsToldOnce() throws {
     func rows(_ standings: [(String, String)]) throws -> [(job: String, row: SlurmRow)] {
       try standings.enumerated().map { number, standing in

@@ -12,6 +12,9 @@ struct SlurmRunnerTests {
     defer { directory.remove() }
     let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"])]), in: directory)
     let before = try trial.die(after: ["a"])
+    // Nobody knows whether it runs.
+    let status = StatusReport(try JournalReader.read(trial.journal)).text
+    #expect(status.hasPrefix("0 of 1 job succeeded, 1 with slurm\n") && status.contains("\nwith slurm:\n  a: for "))
     #expect(trial.files.end("0.0") == nil)
     let slurm = SlurmStandIn(trial.files) { _, submission in submission == 0 ? "CANCELLED" : "COMPLETED" }
     slurm.has(before[0])
@@ -20,9 +23,6 @@ struct SlurmRunnerTests {
     #expect(slurm.calls(of: "sbatch").count == 1)
   }
 
-  /// The failure kept it from beginning; that is not so in another try.
-  @Test func whatAnEarlierTrysFailureKeptBackBeginsInTheNext() throws {
-    let directory = try TemporaryDirectory()
   /// It is still to run as it was, and would run beside what it has become.
   @Test func whatIsWithSlurmIsNotSubmittedAsAnotherFileHasIt() async throws {
     let directory = try TemporaryDirectory()
@@ -47,6 +47,9 @@ struct SlurmRunnerTests {
     #expect(directory.read("called") == "scontrol\nscontrol\n")
   }
 
+  /// The failure kept it from beginning; that is not so in another try.
+  @Test func whatAnEarlierTrysFailureKeptBackBeginsInTheNext() throws {
+    let directory = try TemporaryDirectory()
     defer { directory.remove() }
     let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"])]), in: directory)
     let before = try trial.die(after: ["a"])

@@ -37,7 +37,9 @@ extension SlurmSession {
     }
     let rows = all.map { place in (place, identifier(of: place).flatMap { table[$0] }) }
     let waiting = rows.compactMap { place, row in row.map { (job: file.jobs[place].name, row: $0) } }
-    if let notice = heldJobs.notice(waiting) { Console.shared.note("ownedops: \(notice)") }
+    for notice in [heldJobs.notice(waiting), heldJobs.obstacleNotice(waiting)].compactMap({ $0 }) {
+      Console.shared.note("ownedops: \(notice)")
+    }
     // First, because nothing may be concluded from what has become of those that come after them.
     for (place, row) in rows where row?.standing == .over(.nodeLost) && !schedule.hasEnded(place) && courses[place].phase == .submitted {
       lookAtLostNode(place, row)
