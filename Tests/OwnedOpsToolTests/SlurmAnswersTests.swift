@@ -77,19 +77,19 @@ struct SlurmAnswersTests {
   @Test func noDirectoryOfARunHoldsMoreThanAThousandFilesOfAKind() throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    let trial = try SlurmTrial(SlurmGraph.text((0..<1_250).map { SlurmGraph.job("j\($0)", ["x"]) }), in: directory)
-    let journal = try trial.run(SlurmStandIn(trial.files, stateOf: { _, _ in "COMPLETED" }), limits: "MaxArraySize = 601")
+    let trial = try SlurmTrial(SlurmGraph.text((0..<1_010).map { SlurmGraph.job("j\($0)", ["x"]) }), in: directory)
+    let journal = try trial.run(SlurmStandIn(trial.files, stateOf: { _, _ in "COMPLETED" }), limits: "MaxArraySize = 31")
     #expect(journal.jobs.allSatisfy { $0.state == .succeeded })
     #expect(trial.files.readSubmissions().values.contains { $0.jobs.count > 1 })
     let statuses = try FileManager.default.subpathsOfDirectory(atPath: trial.files.root + "/status").filter { $0.contains("/") }
-    #expect(statuses.count == 1_250)
+    #expect(statuses.count == 1_010)
     let counts = Dictionary(grouping: statuses) { $0.prefix { $0 != "/" } }.mapValues(\.count)
-    #expect(counts == ["0": 1000, "1": 250])
+    #expect(counts == ["0": 1000, "1": 10])
     // The wrapper is told where its log is to be.
     let logs = trial.files.readSubmissions().values.flatMap { submission in
       submission.jobs.indices.compactMap { SlurmTask(trial.files, submission.number, $0)?.logDirectory }
     }
-    #expect(Dictionary(grouping: logs) { $0 }.mapValues(\.count).values.sorted() == [250, 1000])
+    #expect(Dictionary(grouping: logs) { $0 }.mapValues(\.count).values.sorted() == [10, 1000])
     for path in Set(logs) { #expect(access(path, W_OK) == 0) }
   }
 
