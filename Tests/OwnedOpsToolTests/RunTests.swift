@@ -71,6 +71,34 @@ struct RunTests {
     #expect(lastLine(outcome) == "2 succeeded, 1 failed, 0 cancelled; failed: hopeless")
   }
 
+  #if os(Linux)
+    /// Root's, too, though GCD sets the priorities of its threads where it may.
+    @Test func commandsHaveThePriorityThatTheToolWasStartedWith() async throws {
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      let line = "cut -d ' ' -f 19 /proc/self/stat"
+      try directory.write("graph.json", "{\"jobs\":[\((0..<4).map { shell("j\($0)", line) }.joined(separator: ","))]}")
+      let wanted = try await ToolBinary.shell("nice -n 5 \(line)", in: directory).output
+      for more in ["", " --journal j"] {
+        let outcome = try await ToolBinary.shell(#"nice -n 5 "$OWNEDOPS" run graph.json"# + more, in: directory)
+        #expect(outcome.output.split(separator: "\n").filter { $0 + "\n" == wanted }.count == 4, "\(outcome.output)")
+      }
+    }
+  #endif
+
+  /// Also where they are no text: names of files, for example.
+  @Test func variablesReachCommandsByteForByte() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let line = #"printf '%s' "$LATIN" | od -An -tx1"#
+    let jobs = [shell("plain", line), shell("with", line, #""environment":{"OTHER":"x"}"#)]
+    try directory.write("graph.json", "{\"jobs\":[\(jobs.joined(separator: ","))]}")
+    for more in ["", " --journal j"] {
+      let outcome = try await ToolBinary.shell(#"LATIN=$(printf 'caf\351') "$OWNEDOPS" run graph.json -j1"# + more, in: directory)
+      #expect(outcome.output.split(separator: "\n").filter { $0 == " 63 61 66 e9" }.count == 2)
+    }
+  }
+
   @Test func noMoreJobsOfAnOwnerRunThanItAllows() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

@@ -82,6 +82,21 @@ struct SlurmInputTests {
     #expect(SlurmTask(task.line) == task)
   }
 
+  @Test func theLargestSizesAreAskedFor() throws {
+    let file = try RunFile(
+      Data(#"{"jobs":[{"name":"a","command":["x"],"memory":"9223372036854775807"},{"name":"b","command":["x"],"memory":1}]}"#.utf8),
+      source: "file")
+    let requests = file.jobs.map { SlurmRequest($0, urgent: .normal, grace: .zero, dependencies: []).words(SlurmOptions()) }
+    #expect(requests.map(\.last) == ["--mem=8796093022208M", "--mem=1M"])
+  }
+
+  /// To sbatch the name ends at the equals sign, whatever follows.
+  @Test func anAccentHidesNoOptionOfTheEngines() {
+    let graph = #"{"jobs":[{"name":"a","command":["x"],"slurm":["--output=\u0301x"]}]}"#
+    let error = #expect(throws: UsageError.self) { try RunFile(Data(graph.utf8), source: "file") }
+    #expect(error?.description.contains("\"--output\" is not for jobs to give") == true)
+  }
+
   @Test func whatIsAskedOfSlurmIsWhatTheFileSays() throws {
     let file = try RunFile(
       Data(

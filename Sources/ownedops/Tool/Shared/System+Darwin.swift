@@ -78,6 +78,13 @@
     /// Orphans of our children go elsewhere here.
     static func adoptOrphans() {}
 
+    // MARK: Priorities
+
+    /// The nice value is the process's, and nobody changes it.
+    static var threadPriority: Int32 { 0 }
+
+    static func setThreadPriority(_: Int32) {}
+
     // MARK: This process
 
     /// Where its program is. `Bundle` tells that here.

@@ -11,11 +11,9 @@ enum SlurmCommand {
     let whole = try RunFile(document, source: options.file == "-" ? "standard input" : options.file)
     if slurm.detaches { try checkDetaching(whole) }
     try SlurmPrograms.check()
+    try DescriptorBudget.check()
     let limits = try limits()
-    if let directory = options.logDirectory {
-      _ = try JobLogs(directory: directory)
-      options.logDirectory = AbsolutePath.of(directory)
-    }
+    if let directory = options.logDirectory { options.logDirectory = AbsolutePath.of(directory) }
     // Without a name of its own the journal lasts as long as the run.
     let isPassing = options.journal == nil
     var journal = options.journal ?? JournalOptions(path: "ownedops-\(RunMark().text).journal")
@@ -23,13 +21,25 @@ enum SlurmCommand {
     let inputs = (options.file == "-" ? [] : [options.file]) + journal.files
     let pictures = try PictureFiles(options.pictures, apartFrom: inputs)
     let results = try options.results.map { path throws(UsageError) in try JobResults(path: path, apartFrom: inputs + pictures.paths) }
+    if let directory = options.logDirectory {
+      let logs = try JobLogs(directory: directory)
+      try logs.check(whole, apartFrom: inputs + pictures.paths + [options.results].compactMap { $0 })
+    }
     let selection = try options.targets.isEmpty ? nil : whole.selection(for: options.targets)
-    let hold = try RunJournal(journal, whole, selection: selection, engine: engine)
     let files = SlurmFiles(root: SlurmFiles.root(of: journal.path))
+    let path = journal.path
+    let hold = try RunJournal(
+      journal, whole, selection: selection, engine: engine,
+      check: { known throws(UsageError) in
+        // The journal forgets what is under way of a job that has changed.
+        guard !SlurmSession.Past(whole, files, known).underWay.isEmpty, RawFile.contents(of: files.graph) != document else { return }
+        throw UsageError(
+          "--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
+      })
     do throws(UsageError) {
       let settings = SlurmSettings(options, slurm, owners: whole.owners)
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
-      let past = try past(of: file, files, journal.path, unchanged: document)
+      let past = SlurmSession.Past(file, files, try JournalReader.read(journal.path))
       try files.create()
       try SlurmFiles.write(document, to: files.graph)
       try SlurmFiles.write(settings.bytes, to: files.settings)
@@ -74,15 +84,6 @@ enum SlurmCommand {
       hasSaid = true
       usleep(2_000_000)
     }
-  }
-
-  /// What is still with Slurm of an earlier run with this journal.
-  private static func past(
-    of file: RunFile, _ files: SlurmFiles, _ path: String, unchanged document: [UInt8]
-  ) throws(UsageError) -> SlurmSession.Past {
-    let past = SlurmSession.Past(file, files, try JournalReader.read(path))
-    guard !past.underWay.isEmpty, RawFile.contents(of: files.graph) != document else { return past }
-    throw UsageError("--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
   }
 
   static func run(_ session: SlurmSession, _ journal: RunJournal, _ pictures: PictureFiles) throws(UsageError) -> Int32 {
@@ -155,7 +156,7 @@ extension SlurmSession.Past {
   /// - Parameter ended: also those that have ended since then, and not well, are left alone.
   init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, ended since: Double? = nil) {
     let all = files.readSubmissions()
-    nextSubmission = (all.keys.max() ?? -1) + 1
+    nextSubmission = all.values.map(\.next).max() ?? 0
     if let since {
       isSameRun = true
       runners = journal.runs.filter { $0.start >= since }.map(\.run.identifier)

@@ -50,6 +50,14 @@ enum ByteCount {
   }
 }
 
+extension Int {
+  /// Adds, and stays at the largest number there is where the sum would be above it. Sparse files may be as long as that, each.
+  mutating func addSaturating(_ other: Int) {
+    let (sum, isBeyond) = addingReportingOverflow(other)
+    self = !isBeyond ? sum : other < 0 ? .min : .max
+  }
+}
+
 /// How numbers are shown.
 enum Shown {
   /// For example `12,345`.

@@ -101,7 +101,11 @@ final class JournalLease: Sendable {
     let descriptor = try open(path, creates: true, patience: patience)
     defer { close(descriptor) }
     if let before = try read(descriptor) { try check(before, takesOver, now, &notes) }
-    if let error = write(record, to: descriptor) { throw .failed(error) }
+    if let error = write(record, to: descriptor) {
+      // A part of a record would keep everybody out.
+      _ = ftruncate(descriptor, 0)
+      throw .failed(error)
+    }
     return (JournalLease(path: path, record), notes)
   }
 

@@ -24,6 +24,12 @@ enum ChildProcess {
     }
   }
 
+  /// What the tool was started with, and so what commands get, whichever thread starts them.
+  private static let priority = System.threadPriority
+
+  /// To be called first, on the thread that the process began with.
+  static func rememberPriority() { _ = priority }
+
   /// Starts the command as the leader of a new session and process group.
   /// - Parameters:
   ///   - input: becomes standard input; `/dev/null` if nil.
@@ -58,6 +64,7 @@ enum ChildProcess {
     let flags = Int32(POSIX_SPAWN_SETSIGDEF) | Int32(POSIX_SPAWN_SETSIGMASK) | System.spawnFlags
     posix_spawnattr_setflags(&attributes, Int16(flags))
 
+    System.setThreadPriority(priority)
     var process: pid_t = 0
     let error = withArguments(command.words) { words in
       withEnvironment(command.environment) { environment in
@@ -72,7 +79,7 @@ enum ChildProcess {
   /// The system looks commands up in our `PATH`; where the job sets its own, we look.
   private static func path(of command: Command) -> String {
     let name = command.words[0]
-    guard !name.contains("/"), let path = command.environment["PATH"] else { return name }
+    guard !name.utf8.contains(UInt8(ascii: "/")), let path = command.environment["PATH"] else { return name }
     for directory in path.split(separator: ":", omittingEmptySubsequences: false) {
       let candidate = (directory.isEmpty ? "." : String(directory)) + "/" + name
       if access(candidate, X_OK) == 0 { return candidate }
@@ -97,19 +104,26 @@ enum ChildProcess {
   private typealias Strings = UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
 
   private static func withArguments<Result>(_ words: [String], _ body: (Strings) -> Result) -> Result {
-    var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) }
-    pointers.append(nil)
+    withCopies(words.map { strdup($0) }, body)
+  }
+
+  /// - Parameter copies: on the heap; they are freed afterwards.
+  private static func withCopies<Result>(_ copies: [UnsafeMutablePointer<CChar>?], _ body: (Strings) -> Result) -> Result {
+    var pointers = copies + [nil]
     defer { for pointer in pointers { free(pointer) } }
     // The array is not empty, so there is a base address.
     return pointers.withUnsafeMutableBufferPointer { buffer in body(buffer.baseAddress.unsafelyUnwrapped) }
   }
 
-  /// What was there when the tool began; nobody changes it.
-  private static let inherited = ProcessInfo.processInfo.environment
-  private static let inheritedWords = inherited.map { "\($0.key)=\($0.value)" }
+  /// What was there when the tool began, as words that end with NUL; nobody changes it. The values are bytes, which Foundation would
+  /// make text of.
+  private static let inherited: [(name: String, word: [CChar])] = ProcessInfo.processInfo.environment.keys.compactMap { name in
+    guard let value = getenv(name) else { return nil }
+    return (name, "\(name)=".utf8.map { CChar(bitPattern: $0) } + UnsafeBufferPointer(start: value, count: strlen(value) + 1))
+  }
 
   private static func withEnvironment<Result>(_ changes: [String: String], _ body: (Strings) -> Result) -> Result {
-    guard !changes.isEmpty else { return withArguments(inheritedWords, body) }
-    return withArguments(inherited.merging(changes) { $1 }.map { "\($0.key)=\($0.value)" }, body)
+    let kept = inherited.lazy.filter { changes[$0.name] == nil }.map { strdup($0.word) }
+    return withCopies(kept + changes.map { strdup("\($0.key)=\($0.value)") }, body)
   }
 }
