@@ -28,13 +28,8 @@ import Testing
 
   init() throws { directory = try TemporaryDirectory() }
 
-  private var target: URL { directory.url.appendingPathComponent("file.bin") }
-  private var names: [String] { ((try? FileManager.default.contentsOfDirectory(atPath: directory.url.path)) ?? []).sorted() }
-
-  private func content(_ version: String, _ length: Int) -> Data {
-    let digest = Data(SHA256.digest(of: Data(version.utf8)))
-    return (0...length / 32).reduce(into: Data()) { data, _ in data += digest }.prefix(length)
-  }
+  private var target: URL { directory.target }
+  private var names: [String] { directory.names }
 
   /// What comes in parts.
   private func head(_ status: Int, _ headers: HeaderFields) throws -> ResponseHead {

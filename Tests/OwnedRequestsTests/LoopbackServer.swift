@@ -87,6 +87,12 @@ final class LoopbackServer: Sendable {
   func release(_ id: String) async throws { _ = try await ask("/release", ["of": .string(id)]) }
 }
 
+/// What `/bytes` has of a version, "1" or "2", in that length.
+func content(_ version: String, _ length: Int) -> Data {
+  let digest = Data(SHA256.digest(of: Data(version.utf8)))
+  return (0...length / 32).reduce(into: Data()) { data, _ in data += digest }.prefix(length)
+}
+
 /// What `/echo` says.
 struct Echo: Decodable, Sendable {
   let method: String

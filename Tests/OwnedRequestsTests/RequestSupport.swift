@@ -50,6 +50,12 @@ final class TemporaryDirectory {
 
   deinit { try? FileManager.default.removeItem(at: url) }
 
+  /// What it holds, in order.
+  var names: [String] { ((try? FileManager.default.contentsOfDirectory(atPath: url.path)) ?? []).sorted() }
+
+  /// Where downloads of the tests go.
+  var target: URL { url.appendingPathComponent("file.bin") }
+
   func file(_ name: String, _ content: Data) throws -> URL {
     let file = url.appendingPathComponent(name)
     try content.write(to: file)
