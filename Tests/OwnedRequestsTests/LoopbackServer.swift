@@ -123,8 +123,8 @@ final class Journal<Entry: Sendable>: Sendable {
 }
 
 /// Returns when it is true, or after a minute.
-func eventually(_ condition: @Sendable () async -> Bool) async throws -> Bool {
-  let deadline = ContinuousClock.now + .seconds(60)
+func eventually(within limit: Duration = .seconds(60), _ condition: @Sendable () async -> Bool) async throws -> Bool {
+  let deadline = ContinuousClock.now + limit
   while ContinuousClock.now < deadline {
     if await condition() { return true }
     try await Task.sleep(for: .milliseconds(5))

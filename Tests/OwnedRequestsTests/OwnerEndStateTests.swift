@@ -58,7 +58,9 @@ import Testing
     let client = server.client { $0.interceptors = [undecided] }
     let lifetime = OwnerLifetime()
     let calls = Journal<Int>()
-    let request = Request(.get, "flaky?id=ends-deciding&failures=1")
+    var request = Request(.get, "flaky?id=ends-deciding&failures=1")
+    // Its limit of time would cancel the interceptor, too.
+    request.timeout = .seconds(600)
     let operation = client.send(request, lifetime: lifetime, decoding: .data) { _ in calls.write(1) }
     try await undecided.asked.reaches(1)
     try await end(lifetime, of: operation)
@@ -114,16 +116,17 @@ import Testing
     let client = server.client()
     let request = Request(.get, "held?id=ends-shared&body=four")
     let first = client.send(request, lifetime: ends, decoding: gated(entered, gate, accepts: true)) { _ in calls.write(1) }
-    let second = client.send(request, lifetime: stays, decoding: .string) { _ in calls.write(2) }
+    // Several: hardly ever is the one at the gate told last.
+    let others = (0..<8).map { _ in client.send(request, lifetime: stays, decoding: .string) { _ in calls.write(2) } }
     try await server.reaches(.open, of: "ends-shared", 1)
-    #expect(try await eventually { second.isExecuting })
+    #expect(try await eventually { others.allSatisfy(\.isExecuting) })
     try await server.release("ends-shared")
     try await entered.reaches(1)
     try await end(ends, of: first)
     // Who decodes holds nobody up.
-    #expect(try await second.value.value == "four")
-    try await calls.reaches(1)
-    #expect(calls.entries == [2])
+    for other in others { #expect(try await other.value.value == "four") }
+    try await calls.reaches(others.count)
+    #expect(calls.entries == Array(repeating: 2, count: others.count))
   }
 
   // MARK: The cache
@@ -211,9 +214,10 @@ import Testing
       #expect(try await eventually { second.isExecuting })
       try await end(lifetime, of: second)
     }
-    try await expectGone(watched)
+    // The file is free for who still looks for it.
     try await server.release("ends-taken")
     _ = try await first.value
+    try await expectGone(watched)
     #expect(try Data(contentsOf: target) == Data("first".utf8))
     #expect(try await server.tell(.count, of: "ends-taking") == 0)
   }
