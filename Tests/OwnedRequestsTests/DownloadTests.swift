@@ -264,6 +264,19 @@ import Testing
     #expect(try await download("bytes?id=after-download&length=5").value == target)
   }
 
+  /// A list may have both: one would take the other's part for its own, or have its own content replaced.
+  @Test(arguments: [".part", ".part.info"]) func aDownloadToAFileBesideThePartOfAnotherIsRefused(suffix: String) throws {
+    let beside = DownloadFile(URL(fileURLWithPath: target.path + suffix), DownloadExpectation())
+    let file = DownloadFile(target, DownloadExpectation())
+    #expect(try file.acquire())
+    #expect(try !beside.acquire())
+    file.letGo()
+    #expect(try beside.acquire())
+    #expect(try !DownloadFile(target, DownloadExpectation()).acquire())
+    beside.letGo()
+    #expect(names.isEmpty)
+  }
+
   @Test func aDownloadWithoutAByteTimesOutAndOneWithBytesDoesNot() async throws {
     var request = Request(.get, "bytes?id=idle-download&length=50000&etag=strong&cuts=1&after=20000&then=hang")
     request.idleLimit = .milliseconds(300)
