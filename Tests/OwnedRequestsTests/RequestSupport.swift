@@ -26,6 +26,16 @@ func refusal(of request: Request, relativeTo base: URL? = nil) -> String? {
   }
 }
 
+/// Why what an interceptor has made of a request is refused.
+func refusal(of urlRequest: URLRequest) -> String? {
+  do throws(RequestError) {
+    try Request.check(urlRequest)
+    return nil
+  } catch {
+    return error.explanation ?? "\(error)"
+  }
+}
+
 /// Lets this process have so many files open, connections included, if it may.
 func allowOpenFiles(_ count: Int) {
   #if canImport(Darwin)
