@@ -72,6 +72,10 @@ final class CacheDirectory: Sendable {
     let unfinished = url.appendingPathComponent("\(UUID().uuidString).unfinished")
     willWrite?()
     do {
+      // Whoever cleans up may take the directory along. What was in it has gone; what comes is kept.
+      if !FileManager.default.fileExists(atPath: url.path) {
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+      }
       try data.write(to: unfinished)
       guard rename(unfinished.path, file.path) == 0 else { throw CocoaError(.fileWriteUnknown) }
     } catch {
