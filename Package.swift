@@ -29,13 +29,15 @@ let package = Package(
   ]
     + (isModel
       ? [
-        // Of the requests what has a protocol between threads. `TransferSession+Model` stands in for the network.
+        // Of the requests what has a protocol between threads. `TransferSession+Model` stands in for the network, `RequestClient+Model` for
+        // timers and other threads.
         .target(
           name: "OwnedRequests", dependencies: ["OwnedOperations"],
-          exclude: ["Cache", "Client", "Download", "OwnedRequests.docc"]
+          exclude: ["OwnedRequests.docc", "Download/DownloadSessions.swift"]
+            + ["RequestClient", "RequestClient+Downloads", "RequestClient+Surroundings"].map { "Client/\($0).swift" }
             + ["DelegateQueue+Linux", "SessionPlatform+Darwin", "SessionPlatform+Linux", "SocketQueuePause+Linux", "TransferSession"]
             .map { "Transfer/\($0).swift" }
-            + ["OneShotTimer", "SHA256", "TimerLine"].map { "Support/\($0).swift" },
+            + ["OneShotTimer", "TimerLine"].map { "Support/\($0).swift" },
           swiftSettings: [.define("OWNED_OPERATIONS_MODEL")]),
         .testTarget(name: "OwnedOperationsModelTests", dependencies: ["OwnedOperations", "OwnedRequests"]),
       ]

@@ -196,6 +196,40 @@ private struct SplitMix: RandomNumberGenerator {
     for cache in suspended { cache.writes.resume() }
   }
 
+  // MARK: Writers
+
+  /// Does something while an entry is about to be written to its file. Then it is written, and what is left to do is done.
+  private func write(_ cache: @Sendable (ResponseCache) -> Void, found: CachedResponse?) async throws {
+    let (entered, gate) = (Journal<Int>(), Gate())
+    defer { gate.open() }
+    let subject = try ResponseCache(
+      directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000, leastPendingLimit: 1_000_000,
+      willWrite: {
+        entered.write(1)
+        gate.wait()
+      })
+    subject.store(Self.entry(1, 1), for: Self.key(1))
+    try await entered.reaches(1)
+    cache(subject)
+    #expect(subject.response(for: Self.key(1)) == found)
+    gate.open()
+    try await subject.flush()
+    #expect(subject.response(for: Self.key(1)) == found && subject.pendingWeight == 0)
+    // Who comes later has only the file.
+    #expect(try self.cache(memory: 0, disk: 1_000_000).response(for: Self.key(1)) == found)
+  }
+
+  @Test func whatIsStoredWhileAnOlderOneIsWrittenIsWrittenAfterIt() async throws {
+    try await write({ $0.store(Self.entry(1, 2), for: Self.key(1)) }, found: Self.entry(1, 2))
+  }
+
+  @Test func whatIsRemovedWhileItIsWrittenIsNotFound() async throws {
+    try await write({ $0.remove(Self.key(1), ifStill: 0) }, found: nil)
+    #expect(directory.names.isEmpty)
+  }
+
+  // MARK: Readers and writers
+
   @Test func whatIsStoredWhileAnOlderOneIsReadIsFound() async throws {
     #expect(try await find(memoryLimit: 1_000_000) { $0.store(Self.entry(1, 2), for: Self.key(1)) } == Self.entry(1, 2))
     #expect(try await find(memoryLimit: 0) { $0.store(Self.entry(1, 2), for: Self.key(1)) } == Self.entry(1, 2))

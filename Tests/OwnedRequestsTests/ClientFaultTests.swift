@@ -65,6 +65,19 @@ import Testing
     }
   #endif
 
+  #if canImport(FoundationNetworking)
+    /// The limit that the documentation tells of.
+    @Test func anAddressOfIPv6IsAHost() async throws {
+      guard case .transport(let error) = await error(Request(.get, "http://[::1]:1/")) else {
+        Issue.record("no transport error")
+        return
+      }
+      withKnownIssue("URLSession on Linux takes it for no URL (Swift 6.3)", isIntermittent: true) {
+        #expect(error.code == .cannotConnectToHost)
+      }
+    }
+  #endif
+
   @Test(arguments: [
     "not http at all\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc",
     "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
@@ -84,6 +97,22 @@ import Testing
     let request = Request(.get, "raw", parameters: .form(["bytes": .string(Data(answer.utf8).base64EncodedString())]))
     let response = try await server.client().response(to: request, lifetime: lifetime, decoding: .string)
     #expect(response.status == 200 && response.value == "abc")
+  }
+
+  /// Foundation takes a head for UTF-8.
+  @Test func aHeadInUTF8IsTakenAndOneThatIsNotIsATransportError() async throws {
+    func request(_ value: [UInt8]) -> Request {
+      let answer = Data("HTTP/1.1 200 OK\r\nX-Name: ".utf8) + value + Data("\r\nContent-Length: 3\r\n\r\nabc".utf8)
+      return Request(.get, "raw", parameters: .form(["bytes": .string(answer.base64EncodedString())]))
+    }
+    let response = try await server.client().response(to: request(Array("ü".utf8)), lifetime: lifetime, decoding: .string)
+    #expect(response.value == "abc" && response.headers["X-Name"] == "ü")
+    #if canImport(FoundationNetworking)
+      guard case .transport = await error(request([0xFC])) else {
+        Issue.record("no transport error")
+        return
+      }
+    #endif
   }
 
   @Test func compressedBodiesAreUnpacked() async throws {
@@ -260,6 +289,41 @@ import Testing
     #expect(token.attempts.entries == [1, 2])
     let told = try await client.response(to: Request(.get, "echo"), lifetime: lifetime, decoding: .json(Echo.self)).value
     #expect(told.headers["authorization"] == "token-2")
+  }
+
+  /// Asks for a token before each attempt, and for another after a failure.
+  private final class Refresh: RequestInterceptor {
+    let client = Guarded<RequestClient?>(nil)
+
+    private func askForToken() async throws {
+      guard let client = client.withLock({ $0 }) else { return }
+      _ = try await client.response(to: Request(.get, "status?status=200&token=yes"), lifetime: .process, decoding: .data)
+    }
+
+    func adapt(_ request: URLRequest) async throws -> URLRequest {
+      if request.url?.query?.contains("token") != true { try await askForToken() }
+      return request
+    }
+
+    func decision(after error: RequestError, head: ResponseHead?, attempt: Int) async -> RetryDecision {
+      guard attempt < 3, (try? await askForToken()) != nil else { return .fail }
+      return .retry
+    }
+  }
+
+  /// At a host that takes one request at a time: what is adapted, or decided on, has no place there.
+  @Test func interceptorsMaySendRequestsThroughTheirClient() async throws {
+    let refresh = Refresh()
+    let client = server.client {
+      $0.maxConcurrentRequestsPerHost = 1
+      $0.interceptors = [refresh]
+    }
+    refresh.client.withLock { $0 = client }
+    let operations = (0..<8).map { number in
+      client.send(Request(.get, "flaky?id=refresh-\(number)&failures=1"), lifetime: lifetime, decoding: .data) { _ in }
+    }
+    for operation in operations { #expect(try await operation.value.attempts == 2) }
+    refresh.client.withLock { $0 = nil }
   }
 
   /// Foundation asks its delegate for a credential then, and says nothing more until it has one.

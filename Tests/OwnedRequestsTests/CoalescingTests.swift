@@ -60,6 +60,24 @@ import Testing
     late.cancel()
   }
 
+  @Test func thousandsOfOwnersOfOneTransferEndAtOnce() async throws {
+    let client = server.client()
+    let lifetimes = (0..<5000).map { _ in OwnerLifetime() }
+    let calls = Journal<Int>()
+    let operations = lifetimes.map { lifetime in
+      client.send(Request(.get, "drip?id=share-thousands"), lifetime: lifetime, decoding: .data) { _ in calls.write(1) }
+    }
+    try await server.reaches(.open, of: "share-thousands", 1)
+    #expect(try await eventually { operations.allSatisfy(\.isExecuting) })
+    DispatchQueue.concurrentPerform(iterations: 8) { part in
+      for index in stride(from: part, to: lifetimes.count, by: 8) { lifetimes[index].end() }
+    }
+    try await server.reaches(.closed, of: "share-thousands", 1)
+    for operation in operations { await operation.finished() }
+    #expect(calls.entries.isEmpty)
+    #expect(try await server.tell(.count, of: "share-thousands") == 1)
+  }
+
   @Test func whatIsNotEqualOrNotToBeSharedIsNot() async throws {
     let client = server.client { $0.maxConcurrentRequestsPerHost = 100 }
     let lifetime = OwnerLifetime()

@@ -28,13 +28,8 @@ import Testing
 
   init() throws { directory = try TemporaryDirectory() }
 
-  private var target: URL { directory.url.appendingPathComponent("file.bin") }
-  private var names: [String] { ((try? FileManager.default.contentsOfDirectory(atPath: directory.url.path)) ?? []).sorted() }
-
-  private func content(_ version: String, _ length: Int) -> Data {
-    let digest = Data(SHA256.digest(of: Data(version.utf8)))
-    return (0...length / 32).reduce(into: Data()) { data, _ in data += digest }.prefix(length)
-  }
+  private var target: URL { directory.target }
+  private var names: [String] { directory.names }
 
   /// What comes in parts.
   private func head(_ status: Int, _ headers: HeaderFields) throws -> ResponseHead {
@@ -267,6 +262,19 @@ import Testing
     #expect(try await server.tell(.count, of: "refused-download") == 0)
     first.cancel()
     #expect(try await download("bytes?id=after-download&length=5").value == target)
+  }
+
+  /// A list may have both: one would take the other's part for its own, or have its own content replaced.
+  @Test(arguments: [".part", ".part.info"]) func aDownloadToAFileBesideThePartOfAnotherIsRefused(suffix: String) throws {
+    let beside = DownloadFile(URL(fileURLWithPath: target.path + suffix), DownloadExpectation())
+    let file = DownloadFile(target, DownloadExpectation())
+    #expect(try file.acquire())
+    #expect(try !beside.acquire())
+    file.letGo()
+    #expect(try beside.acquire())
+    #expect(try !DownloadFile(target, DownloadExpectation()).acquire())
+    beside.letGo()
+    #expect(names.isEmpty)
   }
 
   @Test func aDownloadWithoutAByteTimesOutAndOneWithBytesDoesNot() async throws {

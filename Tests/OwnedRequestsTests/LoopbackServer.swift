@@ -87,6 +87,12 @@ final class LoopbackServer: Sendable {
   func release(_ id: String) async throws { _ = try await ask("/release", ["of": .string(id)]) }
 }
 
+/// What `/bytes` has of a version, "1" or "2", in that length.
+func content(_ version: String, _ length: Int) -> Data {
+  let digest = Data(SHA256.digest(of: Data(version.utf8)))
+  return (0...length / 32).reduce(into: Data()) { data, _ in data += digest }.prefix(length)
+}
+
 /// What `/echo` says.
 struct Echo: Decodable, Sendable {
   let method: String
@@ -117,8 +123,8 @@ final class Journal<Entry: Sendable>: Sendable {
 }
 
 /// Returns when it is true, or after a minute.
-func eventually(_ condition: @Sendable () async -> Bool) async throws -> Bool {
-  let deadline = ContinuousClock.now + .seconds(60)
+func eventually(within limit: Duration = .seconds(60), _ condition: @Sendable () async -> Bool) async throws -> Bool {
+  let deadline = ContinuousClock.now + limit
   while ContinuousClock.now < deadline {
     if await condition() { return true }
     try await Task.sleep(for: .milliseconds(5))

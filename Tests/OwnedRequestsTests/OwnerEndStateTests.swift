@@ -58,7 +58,9 @@ import Testing
     let client = server.client { $0.interceptors = [undecided] }
     let lifetime = OwnerLifetime()
     let calls = Journal<Int>()
-    let request = Request(.get, "flaky?id=ends-deciding&failures=1")
+    var request = Request(.get, "flaky?id=ends-deciding&failures=1")
+    // Its limit of time would cancel the interceptor, too.
+    request.timeout = .seconds(600)
     let operation = client.send(request, lifetime: lifetime, decoding: .data) { _ in calls.write(1) }
     try await undecided.asked.reaches(1)
     try await end(lifetime, of: operation)
@@ -80,17 +82,14 @@ import Testing
     }
   }
 
-  /// Validation that looks at the body is a decoder's.
-  @Test(arguments: [true, false]) func whileTheAnswerIsDecoded(accepts: Bool) async throws {
-    let (entered, gate, calls) = (Journal<Int>(), Gate(), Journal<Int>())
-    defer { gate.open() }
-    let lifetime = OwnerLifetime()
-    let client = server.client()
+  /// Ends the owner of a request that stands at the gate, and lets it go on. Nothing comes of it, and nothing is left.
+  private func endAtGate<Value>(
+    _ gate: Gate, _ entered: Journal<Int>, _ client: RequestClient, _ request: Request, decoding decoder: ResponseDecoder<Value>
+  ) async throws {
+    let (lifetime, calls) = (OwnerLifetime(), Journal<Int>())
     let watched: Guarded<Weak>
     do {
-      let operation = client.send(
-        Request(.get, "status?status=200&body=four"), lifetime: lifetime, decoding: gated(entered, gate, accepts: accepts)
-      ) { _ in calls.write(1) }
+      let operation = client.send(request, lifetime: lifetime, decoding: decoder) { _ in calls.write(1) }
       watched = Guarded(Weak(object: operation))
       try await entered.reaches(1)
       try await end(lifetime, of: operation)
@@ -101,6 +100,15 @@ import Testing
     #expect(calls.entries.isEmpty)
   }
 
+  /// Validation that looks at the body is a decoder's.
+  @Test(arguments: [true, false]) func whileTheAnswerIsDecoded(accepts: Bool) async throws {
+    let (entered, gate) = (Journal<Int>(), Gate())
+    defer { gate.open() }
+    let decoder = gated(entered, gate, accepts: accepts)
+    try await endAtGate(gate, entered, server.client(), Request(.get, "status?status=200&body=four"), decoding: decoder)
+    #expect(entered.entries == [4])
+  }
+
   @Test func whileTheAnswerOfASharedTransferIsDecodedForIt() async throws {
     let (entered, gate, calls) = (Journal<Int>(), Gate(), Journal<Int>())
     defer { gate.open() }
@@ -108,22 +116,23 @@ import Testing
     let client = server.client()
     let request = Request(.get, "held?id=ends-shared&body=four")
     let first = client.send(request, lifetime: ends, decoding: gated(entered, gate, accepts: true)) { _ in calls.write(1) }
-    let second = client.send(request, lifetime: stays, decoding: .string) { _ in calls.write(2) }
+    // Several: hardly ever is the one at the gate told last.
+    let others = (0..<8).map { _ in client.send(request, lifetime: stays, decoding: .string) { _ in calls.write(2) } }
     try await server.reaches(.open, of: "ends-shared", 1)
-    #expect(try await eventually { second.isExecuting })
+    #expect(try await eventually { others.allSatisfy(\.isExecuting) })
     try await server.release("ends-shared")
     try await entered.reaches(1)
     try await end(ends, of: first)
     // Who decodes holds nobody up.
-    #expect(try await second.value.value == "four")
-    try await calls.reaches(1)
-    #expect(calls.entries == [2])
+    for other in others { #expect(try await other.value.value == "four") }
+    try await calls.reaches(others.count)
+    #expect(calls.entries == Array(repeating: 2, count: others.count))
   }
 
   // MARK: The cache
 
   @Test func whileTheCacheIsRead() async throws {
-    let (entered, gate, calls) = (Journal<Int>(), Gate(), Journal<Int>())
+    let (entered, gate) = (Journal<Int>(), Gate())
     defer { gate.open() }
     let cache = try ResponseCache(
       directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000, leastPendingLimit: 0,
@@ -131,21 +140,10 @@ import Testing
         entered.write(1)
         gate.wait()
       })
-    let client = RequestClient(baseURL: server.base, cache: cache)
     var request = Request(.get, "echo?id=ends-cache")
     request.cache = .forTime(.seconds(600))
-    let lifetime = OwnerLifetime()
-    let watched: Guarded<Weak>
-    do {
-      let operation = client.send(request, lifetime: lifetime, decoding: .data) { _ in calls.write(1) }
-      watched = Guarded(Weak(object: operation))
-      try await entered.reaches(1)
-      try await end(lifetime, of: operation)
-    }
-    gate.open()
-    try await expectGone(watched)
+    try await endAtGate(gate, entered, RequestClient(baseURL: server.base, cache: cache), request, decoding: .data)
     #expect(try await server.tell(.count, of: "ends-cache") == 0)
-    #expect(calls.entries.isEmpty)
   }
 
   @Test func whileWhatTheCacheShowsIsDecoded() async throws {
@@ -154,20 +152,11 @@ import Testing
     var request = Request(.get, "flaky?id=ends-preview&failures=0")
     request.cache = .cachedThenFresh
     _ = try await client.response(to: request, lifetime: .process, decoding: .data)
-    let (entered, gate, calls) = (Journal<Int>(), Gate(), Journal<Int>())
+    let (entered, gate) = (Journal<Int>(), Gate())
     defer { gate.open() }
-    let lifetime = OwnerLifetime()
-    let watched: Guarded<Weak>
-    do {
-      let operation = client.send(request, lifetime: lifetime, decoding: gated(entered, gate, accepts: true)) { _ in calls.write(1) }
-      watched = Guarded(Weak(object: operation))
-      try await entered.reaches(1)
-      try await end(lifetime, of: operation)
-    }
-    gate.open()
-    try await expectGone(watched)
+    try await endAtGate(gate, entered, client, request, decoding: gated(entered, gate, accepts: true))
+    #expect(entered.entries == [1])
     #expect(try await server.tell(.count, of: "ends-preview") == 1)
-    #expect(calls.entries.isEmpty)
   }
 
   // MARK: Files
@@ -225,9 +214,10 @@ import Testing
       #expect(try await eventually { second.isExecuting })
       try await end(lifetime, of: second)
     }
-    try await expectGone(watched)
+    // The file is free for who still looks for it.
     try await server.release("ends-taken")
     _ = try await first.value
+    try await expectGone(watched)
     #expect(try Data(contentsOf: target) == Data("first".utf8))
     #expect(try await server.tell(.count, of: "ends-taking") == 0)
   }

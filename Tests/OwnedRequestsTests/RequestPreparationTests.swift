@@ -67,6 +67,18 @@ import Testing
     #expect(headers.keys.contains { $0.isEmpty || explanation.contains($0) })
   }
 
+  /// An interceptor may have taken it from somewhere.
+  @Test(arguments: ["GET / HTTP/1.1\r\nX-Injected: yes\r\nX:", "GET ", "É"])
+  func methodsThatCannotBeSentAreRefusedAndNamed(method: String) throws {
+    var urlRequest = URLRequest(url: try #require(URL(string: "http://localhost/")))
+    for known in Request.Method.allCases {
+      urlRequest.httpMethod = known.rawValue
+      #expect(refusal(of: urlRequest) == nil)
+    }
+    urlRequest.httpMethod = method
+    #expect(refusal(of: urlRequest)?.contains("method") == true)
+  }
+
   @Test func aContentTypeOfTheCallersStays() throws {
     let request = try Request(
       .post, "http://localhost/", parameters: .json(["a": 1]), headers: ["content-type": "application/vnd.api+json"]

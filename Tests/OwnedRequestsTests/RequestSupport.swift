@@ -26,6 +26,16 @@ func refusal(of request: Request, relativeTo base: URL? = nil) -> String? {
   }
 }
 
+/// Why what an interceptor has made of a request is refused.
+func refusal(of urlRequest: URLRequest) -> String? {
+  do throws(RequestError) {
+    try Request.check(urlRequest)
+    return nil
+  } catch {
+    return error.explanation ?? "\(error)"
+  }
+}
+
 /// Lets this process have so many files open, connections included, if it may.
 func allowOpenFiles(_ count: Int) {
   #if canImport(Darwin)
@@ -49,6 +59,12 @@ final class TemporaryDirectory {
   }
 
   deinit { try? FileManager.default.removeItem(at: url) }
+
+  /// What it holds, in order.
+  var names: [String] { ((try? FileManager.default.contentsOfDirectory(atPath: url.path)) ?? []).sorted() }
+
+  /// Where downloads of the tests go.
+  var target: URL { url.appendingPathComponent("file.bin") }
 
   func file(_ name: String, _ content: Data) throws -> URL {
     let file = url.appendingPathComponent(name)

@@ -202,6 +202,7 @@ import Testing
     let place = directory.url.appendingPathComponent("cache")
     let cache = try ResponseCache(directory: place, memoryLimit: 1_000_000, diskLimit: 1_000_000)
     try FileManager.default.removeItem(at: place)
+    try Data().write(to: place)
     cache.store(entry("one"), for: key("1"))
     await #expect(throws: (any Error).self) { try await cache.flush() }
     try await cache.flush()
@@ -209,6 +210,20 @@ import Testing
     let file = try directory.file("file", Data())
     #expect(throws: (any Error).self) { try ResponseCache(directory: file, memoryLimit: 1, diskLimit: 1) }
     #expect(throws: RequestError.self) { try ResponseCache(directory: nil, memoryLimit: -1, diskLimit: 1) }
+  }
+
+  @Test func aDirectoryThatWasRemovedIsMadeAgain() async throws {
+    let directory = try TemporaryDirectory()
+    let place = directory.url.appendingPathComponent("cache/of/answers")
+    let cache = try ResponseCache(directory: place, memoryLimit: 0, diskLimit: 1_000_000)
+    cache.store(entry("one"), for: key("1"))
+    try await cache.flush()
+    try FileManager.default.removeItem(at: directory.url.appendingPathComponent("cache"))
+    #expect(cache.response(for: key("1")) == nil)
+    cache.removeExpired()
+    cache.store(entry("two"), for: key("2"))
+    try await cache.flush()
+    #expect(cache.response(for: key("2")) == entry("two"))
   }
 
   @Test func whatAKilledWriterLeftBehindIsRemovedLater() throws {

@@ -11,15 +11,17 @@ import Foundation
 final class CacheDirectory: Sendable {
   let url: URL
   private let limit: Int64
-  /// For tests: called before a file is read.
+  /// For tests: called before a file is read, or written.
   private let willRead: (@Sendable () -> Void)?
+  private let willWrite: (@Sendable () -> Void)?
   /// How much may be there, for all that this process knows. Used on the queue of writes alone, and in `init`.
   private let knownSize = Guarded<Int64>(0)
 
-  init(_ url: URL, limit: Int64, willRead: (@Sendable () -> Void)? = nil) throws {
+  init(_ url: URL, limit: Int64, willRead: (@Sendable () -> Void)? = nil, willWrite: (@Sendable () -> Void)? = nil) throws {
     self.url = url
     self.limit = limit
     self.willRead = willRead
+    self.willWrite = willWrite
     try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
     var size: Int64 = 0
     for file in files() {
@@ -68,7 +70,12 @@ final class CacheDirectory: Sendable {
     guard Int64(data.count) <= limit else { return remove(key) }
     let file = url.appendingPathComponent(CacheFile.name(for: key))
     let unfinished = url.appendingPathComponent("\(UUID().uuidString).unfinished")
+    willWrite?()
     do {
+      // Whoever cleans up may take the directory along. What was in it has gone; what comes is kept.
+      if !FileManager.default.fileExists(atPath: url.path) {
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+      }
       try data.write(to: unfinished)
       guard rename(unfinished.path, file.path) == 0 else { throw CocoaError(.fileWriteUnknown) }
     } catch {

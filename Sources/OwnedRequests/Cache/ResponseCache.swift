@@ -88,14 +88,16 @@ public final class ResponseCache: Sendable {
   /// - Parameters:
   ///   - leastPendingLimit: another one for tests.
   ///   - willRead: for tests, called before a file is read.
+  ///   - willWrite: for tests, called before a file is written.
   init(
-    directory: URL?, memoryLimit: Int, diskLimit: Int64, leastPendingLimit: Int, willRead: (@Sendable () -> Void)? = nil
+    directory: URL?, memoryLimit: Int, diskLimit: Int64, leastPendingLimit: Int, willRead: (@Sendable () -> Void)? = nil,
+    willWrite: (@Sendable () -> Void)? = nil
   ) throws {
     guard memoryLimit >= 0 else { throw RequestError.invalidParameters("memoryLimit is \(memoryLimit); it can't be negative") }
     guard diskLimit >= 0 else { throw RequestError.invalidParameters("diskLimit is \(diskLimit); it can't be negative") }
     self.memoryLimit = memoryLimit
     pendingLimit = max(memoryLimit, leastPendingLimit)
-    self.directory = try directory.map { try CacheDirectory($0, limit: diskLimit, willRead: willRead) }
+    self.directory = try directory.map { try CacheDirectory($0, limit: diskLimit, willRead: willRead, willWrite: willWrite) }
     state = Guarded(State())
   }
 
@@ -245,7 +247,7 @@ public final class ResponseCache: Sendable {
   // MARK: Files
 
   /// Returns when everything that was stored before has reached its file.
-  /// - Throws: the first error of a write since the last call, if there was one: the disk is full, the directory has gone, more was
+  /// - Throws: the first error of a write since the last call, if there was one: the disk is full, its directory can't be made, more was
   ///   waiting than is kept. Such entries are in memory alone, if they fit.
   public func flush() async throws {
     let last = state.withLock { $0.number }

@@ -134,7 +134,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
       finish: { [self] in complete($0) })
     let isOver = record.withLock { record in
       if !record.isSettled { record.run = run }
-      return record.isSettled
+      return record.isSettled && !TransferMutation.runMissesTheEnd.isOn
     }
     if isOver { return finishCancelled() }
     run.begin()

@@ -112,7 +112,7 @@ final class RequestRun: Sendable {
       guard isBegun else { return }
       if let download, !(try download.acquire()) {
         guard looks > 1 else { throw DownloadFile.isTaken }
-        let timer = OneShotTimer(after: .milliseconds(50)) { [self] in inBackground { self.begin(looks: looks - 1) } }
+        let timer = client.timer(after: .milliseconds(50)) { [self] in inBackground { self.begin(looks: looks - 1) } }
         state.withLock { if case .idle = $0.phase { $0.openTimer = timer } }
         return
       }
@@ -155,8 +155,7 @@ final class RequestRun: Sendable {
     }
   }
 
-  /// What touches files has no place on the queue of the timers, nor on the threads of tasks, of which there are as many as processors.
-  private func inBackground(_ body: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(execute: body) }
+  private func inBackground(_ body: @escaping @Sendable () -> Void) { client.inBackground(body) }
 
   // MARK: An attempt
 
@@ -166,6 +165,7 @@ final class RequestRun: Sendable {
       guard let prepared = state.prepared else { return nil }
       switch state.phase {
       case .idle, .waiting, .deciding: break
+      case .over where TransferMutation.beginsWhenOver.isOn: break
       case .adapting, .transferring, .over: return nil
       }
       state.attempt += 1
@@ -238,7 +238,7 @@ final class RequestRun: Sendable {
     guard isNext else { return }
     guard let place = place(for: outgoing, attempt) else { return }
     let isKept = state.withLock { state in
-      guard case .transferring(nil) = state.phase, state.attempt == attempt else { return false }
+      guard case .transferring(nil) = state.phase, state.attempt == attempt else { return TransferMutation.placeMissesTheEnd.isOn }
       state.phase = .transferring(place)
       return true
     }
@@ -303,7 +303,7 @@ final class RequestRun: Sendable {
     guard let isInTime else { return }
     // Nothing would come of waiting: so what the server said is told at once.
     guard isInTime else { return end(outcome) }
-    let timer = OneShotTimer(after: delay) { [self] in inBackground { self.beginAttempt() } }
+    let timer = client.timer(after: delay) { [self] in inBackground { self.beginAttempt() } }
     state.withLock { state in
       if case .waiting(nil) = state.phase, state.attempt == attempt { state.phase = .waiting(timer) }
     }
@@ -339,7 +339,7 @@ final class RequestRun: Sendable {
       if case .over = state.phase { return }
       if let limit {
         state.deadline = .now + limit
-        state.totalTimer = OneShotTimer(after: limit) { [weak self] in self?.timeOutInBackground() }
+        state.totalTimer = client.timer(after: limit) { [weak self] in self?.timeOutInBackground() }
       }
       if isStreamed { state.idleTimer = idleTimer(after: request.idleLimit) }
     }
@@ -353,7 +353,7 @@ final class RequestRun: Sendable {
   }
 
   private func idleTimer(after delay: Duration) -> OneShotTimer {
-    OneShotTimer(after: delay) { [weak self] in self?.lookForBytes() }
+    client.timer(after: delay) { [weak self] in self?.lookForBytes() }
   }
 
   /// Time spent between attempts does not count.

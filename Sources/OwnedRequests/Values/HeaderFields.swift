@@ -68,7 +68,7 @@ extension HeaderFields {
   /// Why a field can't be sent; nil if it can.
   static func complaint(about name: String, value: String) -> String? {
     if name.isEmpty { return "the name of a header is empty" }
-    if !name.utf8.allSatisfy(isTokenCharacter) { return "header \"\(name)\" has a character in its name that HTTP does not allow" }
+    if !isToken(name) { return "header \"\(name)\" has a character in its name that HTTP does not allow" }
     if value.utf8.contains(where: { $0 == 0x0A || $0 == 0x0D || $0 == 0 }) {
       return "header \"\(name)\" has a line break or a zero byte in its value, which would begin another header"
     }
@@ -77,6 +77,9 @@ extension HeaderFields {
     default: return nil
     }
   }
+
+  /// Whether it can be the name of a header, or a method.
+  static func isToken(_ text: String) -> Bool { !text.isEmpty && text.utf8.allSatisfy(isTokenCharacter) }
 
   private static func isTokenCharacter(_ byte: UInt8) -> Bool {
     switch byte {

@@ -54,6 +54,9 @@ extension Request {
   static func check(_ urlRequest: URLRequest) throws(RequestError) {
     guard let url = urlRequest.url else { throw .invalidURL("the request has no URL") }
     try check(url)
+    if let method = urlRequest.httpMethod, !HeaderFields.isToken(method) {
+      throw .invalidParameters("the method \"\(method)\" has a character that HTTP does not allow, or none")
+    }
     for (name, value) in urlRequest.allHTTPHeaderFields ?? [:] {
       if let complaint = HeaderFields.complaint(about: name, value: value) { throw .invalidParameters(complaint) }
     }

@@ -244,6 +244,14 @@ enum Mutation: String, CaseIterable {
   /// A transfer whose last asker left while its task was made has it begin.
   case taskMissesTheLastLeave
 
+  // Requests in each of their states: RequestModelTests
+  /// A request that is over begins, because its run was made meanwhile.
+  case runMissesTheEnd
+  /// A run that was stopped while it got its place in a transfer stays there.
+  case placeMissesTheEnd
+  /// When the time until the next attempt is up, that begins, whether the run is over or not.
+  case beginsWhenOver  // theOwnerEndsWhenTheTimeUntilTheNextAttemptIsUp
+
   // Protected state: ProtectedModelTests
   /// A reader counts itself in, and doesn't look for writers.
   case readerOverlooksTheWriter
