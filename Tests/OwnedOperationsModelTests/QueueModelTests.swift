@@ -133,7 +133,7 @@ import Testing
   }
 
   @Test func aJobAndTheEndOfItsOwner() {
-    ModelExplorer("queue: async, wait | end").exploreQueue { run, scene in
+    ModelExplorer("queue: async, wait | end").exploreQueue(preemptions: 2, reduces: true) { run, scene in
       run.concurrently(
         (
           "adder",

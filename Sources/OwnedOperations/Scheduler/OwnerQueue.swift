@@ -82,9 +82,9 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   /// end so, and to tell of each would keep the reaper and the queue's lock busy. What is left of one that has ended goes with those that
   /// are idle (`BarrierPhase.sweepOwnerQueues`, `QueueCore.tidyUp`).
   ///
-  /// Stored under the queue's lock, before the lifetime's word is loaded; the end stores the word, and loads this. All four are
-  /// sequentially consistent: so either the end sees that there is something, or whoever has added it sees the end, and has the lifetime
-  /// reaped.
+  /// What says that there is something is stored under the queue's lock, before the lifetime's word is loaded; the end stores the word, and
+  /// loads this. All four are sequentially consistent: so either the end sees that there is something, or whoever has added it sees the
+  /// end, and has the lifetime reaped. What says that there is nothing may come late (relaxed).
   private let rest: Atomic<Bool>
 
   var isAtRest: Bool { rest.load(ordering: .sequentiallyConsistent) }
@@ -93,8 +93,9 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   private func noteRest() {
     let isAtRest = unfinished == 0 && !isSuspended
     guard rest.load(ordering: .relaxed) != isAtRest else { return }
-    rest.store(isAtRest, ordering: .sequentiallyConsistent)
-    if !isAtRest, !Mutation.restIsNotLookedAtAgain.isOn { unretainedLifetime?.with { $0.reapIfEnded() } }
+    if isAtRest { return rest.store(true, ordering: .relaxed) }
+    rest.store(false, ordering: .sequentiallyConsistent)
+    if !Mutation.restIsNotLookedAtAgain.isOn { unretainedLifetime?.with { $0.reapIfEnded() } }
   }
 
   /// Nothing refers to the owner queue or its flows.
