@@ -65,19 +65,6 @@ import Testing
     }
   #endif
 
-  #if canImport(FoundationNetworking)
-    /// The limit that the documentation tells of.
-    @Test func anAddressOfIPv6IsAHost() async throws {
-      guard case .transport(let error) = await error(Request(.get, "http://[::1]:1/")) else {
-        Issue.record("no transport error")
-        return
-      }
-      withKnownIssue("URLSession on Linux takes it for no URL (Swift 6.3)", isIntermittent: true) {
-        #expect(error.code == .cannotConnectToHost)
-      }
-    }
-  #endif
-
   @Test(arguments: [
     "not http at all\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc",
     "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
