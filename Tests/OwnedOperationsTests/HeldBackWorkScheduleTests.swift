@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 import Testing
 
 @testable import OwnedOperations
@@ -31,26 +30,9 @@ private final class Box: Sendable {
   }
 }
 
-private final class Flag: Sendable {
-  let value = Atomic<Bool>(false)
-  func set() { value.store(true, ordering: .releasing) }
-  var isSet: Bool { value.load(ordering: .acquiring) }
-  func spin() { while !isSet {} }
-}
-
-private final class Tally: Sendable {
-  let value = Atomic<Int>(0)
-  func add() { value.wrappingAdd(1, ordering: .relaxed) }
-  var count: Int { value.load(ordering: .relaxed) }
-}
-
-extension DispatchSemaphore {
-  fileprivate func soon() -> Bool { wait(timeout: .now() + 30) == .success }
-}
-
 private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished() }
 
-/// Schedules in which work is held back because only bodies hold its owner, and in which code of the user's that is no body blocks.
+/// Schedules in which work is held back because only bodies hold its owner.
 @Suite(.serialized) struct HeldBackWorkScheduleTests {
   @Test(arguments: [true, false], [true, false]) func aBodyMayWaitForAnOperationOfItsOwner(inDispatchQueue: Bool, addsFirst: Bool) {
     let queue = OwnerScopedQueue()
@@ -69,41 +51,41 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       #expect(gate.hasBegun())
     }
     gate.open()
-    #expect(done.soon())
+    #expect(done.waitUntilSignalled())
   }
 
   /// The owner is one that its lifetime is bound to, from an earlier job, or not yet.
   @Test(arguments: [true, false], [true, false]) func anAsynchronousBodyMayWaitForAnOperationOfItsOwner(isBound: Bool, blocks: Bool) {
     let queue = OwnerScopedQueue()
     let begun = DispatchSemaphore(value: 0)
-    let open = Flag()
+    let open = Event()
     let done = DispatchSemaphore(value: 0)
     let box = Box.holding(Host())
     if isBound { runOnce(box.kept!, on: queue) }
     Task {
       try? await queue.run(weakTarget(box)) { host in
         begun.signal()
-        while !open.isSet { await Task.yield() }
+        while !open.isPast { await Task.yield() }
         let operation = queue.addOperation(owner: host) { _ in }
         if blocks { blockOn(operation) } else { await operation.finished() }
         done.signal()
       }
     }
-    #expect(begun.soon())
+    #expect(begun.waitUntilSignalled())
     box.drop()
-    open.set()
-    #expect(done.soon())
+    open.happen()
+    #expect(done.waitUntilSignalled())
   }
 
   /// Binds the owner's lifetime to it.
   private func runOnce(_ host: Host, on queue: OwnerScopedQueue) {
     let once = DispatchSemaphore(value: 0)
     queue.async(owner: host) { _ in once.signal() }
-    #expect(once.soon())
+    #expect(once.waitUntilSignalled())
   }
 
   private final class HeldBackProbe: HeldBackWork {
-    let news = Tally()
+    let news = Counter()
     func ownerWasDecided() { news.add() }
   }
 
@@ -123,15 +105,15 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       handedOn.signal()
       mayEnd.wait()
     }
-    #expect(begun.soon())
+    #expect(begun.waitUntilSignalled())
     box.drop()
     let heldBack = HeldBackProbe()
     hold.keep(heldBack)
-    #expect(heldBack.news.count == 0)
+    #expect(heldBack.news.value == 0)
     handsOn.signal()
-    #expect(handedOn.soon())
+    #expect(handedOn.waitUntilSignalled())
     if isTurn { queue.addTurn(lifetime: lifetime, priority: .normal).giveUp() } else { queue.addOperation(lifetime: lifetime) {} }
-    #expect(heldBack.news.count == 1)
+    #expect(heldBack.news.value == 1)
     mayEnd.signal()
     #expect(queue.becomesIdle())
   }
@@ -156,7 +138,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     box.drop()
     second.isSuspended = false
     gate.open()
-    #expect(done.soon())
+    #expect(done.waitUntilSignalled())
   }
 
   private final class EndsMeanwhile: OwnedOperation, @unchecked Sendable {
@@ -180,7 +162,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       queue.waitUntilAllOperationsAreFinished()
       done.signal()
     }
-    #expect(done.soon())
+    #expect(done.waitUntilSignalled())
     #expect(queue.snapshot.unfinished == 0)
     #expect(queue.statistics.cancelled == 1)
     #expect(queue.statistics.skippedForEndedOwners <= 1)
@@ -212,8 +194,8 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     let ran = DispatchSemaphore(value: 0)
     queue.async(lifetime: third) { ran.signal() }
     gate.open()
-    #expect(began.soon())
-    #expect(ran.soon())
+    #expect(began.waitUntilSignalled())
+    #expect(ran.waitUntilSignalled())
     release.signal()
     #expect(queue.becomesIdle())
   }
@@ -238,16 +220,16 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       }
       over.signal()
     }
-    #expect(over.soon())
+    #expect(over.waitUntilSignalled())
     #expect(eventually { queue.snapshot.waits > 0 })
     queue.async(owner: box.kept!) { _ in gates[1].pass() }
     #expect(gates[1].hasBegun())
-    let counter = Tally()
+    let counter = Counter()
     for _ in 0..<20 { queue.async(owner: box.kept!) { _ in counter.add() } }
     box.drop()
     gates[0].open()
     #expect(eventually { queue.holdsWorkBack })
-    #expect(counter.count == 0)
+    #expect(counter.value == 0)
     gates[1].open()
     #expect(queue.becomesIdle())
   }
@@ -284,10 +266,10 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     head.open()
     #expect(middle.hasBegun())
     body.open()
-    #expect(handed.soon())
+    #expect(handed.waitUntilSignalled())
     middle.open()
-    #expect(done.soon())
-    #expect(done.soon())
+    #expect(done.waitUntilSignalled())
+    #expect(done.waitUntilSignalled())
     #expect(order.entries == [1, 2])
     hasHanded.open()
   }
@@ -318,13 +300,13 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       }
     }
 
-    let (begun, open, done) = (DispatchSemaphore(value: 0), Flag(), DispatchSemaphore(value: 0))
+    let (begun, open, done) = (DispatchSemaphore(value: 0), Event(), DispatchSemaphore(value: 0))
     let elsewhere = OwnerScopedQueue()
     if isAsynchronous {
       Task {
         try? await elsewhere.run(weakTarget(box)) { _ in
           begun.signal()
-          while !open.isSet { await Task.yield() }
+          while !open.isPast { await Task.yield() }
           perform()
           done.signal()
         }
@@ -332,23 +314,23 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     } else {
       elsewhere.async(owner: box.kept!) { _ in
         begun.signal()
-        open.spin()
+        while !open.isPast {}
         perform()
         done.signal()
       }
     }
-    #expect(begun.soon())
+    #expect(begun.waitUntilSignalled())
     queue.isSuspended = true
-    let ran = Tally()
+    let ran = Counter()
     for _ in 0..<3 { queue.async(owner: box.kept!) { _ in ran.add() } }
     let gone = goodbye(of: box.kept!)
     box.drop()
     queue.isSuspended = false
     #expect(queue.heldBackOwners(become: 1))
-    open.set()
-    try #require(done.soon())
-    #expect(ran.count == 3)
-    #expect(gone.soon())
+    open.happen()
+    try #require(done.waitUntilSignalled())
+    #expect(ran.value == 3)
+    #expect(gone.waitUntilSignalled())
     withExtendedLifetime((lived, observation)) {}
   }
 
@@ -360,7 +342,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     let lifetime = box.kept!.lifetime
     let done = DispatchSemaphore(value: 0)
     queue.isSuspended = true
-    let ran = Tally()
+    let ran = Counter()
     let outer = center.observe(Notification.Name("outer"), owner: box.kept!) { _, _ in
       center.post(name: Notification.Name("inner"), object: nil)
     }
@@ -374,9 +356,9 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     for _ in 0..<3 { queue.async(owner: box.kept!) { _ in ran.add() } }
     let gone = goodbye(of: box.kept!)
     Thread.detachNewThread { center.post(name: Notification.Name("outer"), object: nil) }
-    #expect(done.soon())
-    #expect(ran.count == 3)
-    #expect(gone.soon())
+    #expect(done.waitUntilSignalled())
+    #expect(ran.value == 3)
+    #expect(gone.waitUntilSignalled())
     withExtendedLifetime((outer, inner)) {}
   }
 
@@ -429,7 +411,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
       usleep(1000)
     }
     gate.open()
-    #expect(done.soon())
+    #expect(done.waitUntilSignalled())
     withExtendedLifetime(alive) {}
   }
 
@@ -455,7 +437,7 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     gate.open()
     #expect(inner.hasBegun())
     inner.open()
-    #expect(done.soon())
+    #expect(done.waitUntilSignalled())
   }
 
   private final class Cache: Sendable {
@@ -470,52 +452,6 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     for gate in gates { #expect(gate.hasBegun()) }
     for gate in gates { gate.open() }
     #expect(queue.becomesIdle())
-  }
-
-  private func expectNextRuns(_ queue: OwnerScopedQueue, _ inUsersCode: DispatchSemaphore, _ release: DispatchSemaphore) {
-    #expect(inUsersCode.soon())
-    let ran = DispatchSemaphore(value: 0)
-    queue.addOperation { ran.signal() }
-    #expect(ran.soon())
-    release.signal()
-    #expect(queue.becomesIdle())
-  }
-
-  @Test(arguments: ["job", "operation", "node"]) func theDeinitAfterTheLastBodyHoldsNoPermit(form: String) throws {
-    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
-    let (inDeinit, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
-    let gate = Gate()
-    let graph = OperationGraph(lifetime: OwnerLifetime())
-    do {
-      let host = Host(OwnerLifetime.Token()) {
-        inDeinit.signal()
-        release.wait()
-      }
-      switch form {
-      case "job": queue.async(owner: host) { _ in gate.pass() }
-      case "operation": queue.addOperation(owner: host) { _ in gate.pass() }
-      default:
-        graph.node(owner: host) { _ in gate.pass() }
-        try graph.run(on: queue)
-      }
-      #expect(gate.hasBegun())
-    }
-    gate.open()
-    expectNextRuns(queue, inDeinit, release)
-  }
-
-  @Test func anObserverHoldsNoPermit() {
-    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
-    let (inObserver, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
-    let operation = OwnedBlockOperation(lifetime: OwnerLifetime.process) {}
-    let observation = operation.observe(\.state) { operation, _ in
-      guard operation.state == .finished else { return }
-      inObserver.signal()
-      release.wait()
-    }
-    queue.addOperation(operation)
-    expectNextRuns(queue, inObserver, release)
-    withExtendedLifetime(observation) {}
   }
 }
 

@@ -259,4 +259,57 @@ import Testing
     #expect(isOver.happens())
     #expect(queue.becomesIdle())
   }
+
+  // MARK: Code of the user's that is no body, and blocks
+
+  private final class Host: OperationOwner, Sendable {
+    let lifetimeToken = OwnerLifetime.Token()
+    private let deinitProbe: @Sendable () -> Void
+    init(_ deinitProbe: @escaping @Sendable () -> Void) { self.deinitProbe = deinitProbe }
+    deinit { deinitProbe() }
+  }
+
+  private func expectNextRuns(_ inUsersCode: DispatchSemaphore, _ release: DispatchSemaphore) {
+    #expect(inUsersCode.waitUntilSignalled())
+    let ran = DispatchSemaphore(value: 0)
+    queue.addOperation { ran.signal() }
+    #expect(ran.waitUntilSignalled())
+    release.signal()
+    #expect(queue.becomesIdle())
+  }
+
+  @Test(arguments: ["job", "operation", "node"]) func theDeinitAfterTheLastBodyHoldsNoPermit(form: String) throws {
+    let (inDeinit, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let gate = Gate()
+    let graph = OperationGraph(lifetime: OwnerLifetime())
+    do {
+      let host = Host {
+        inDeinit.signal()
+        release.wait()
+      }
+      switch form {
+      case "job": queue.async(owner: host) { _ in gate.pass() }
+      case "operation": queue.addOperation(owner: host) { _ in gate.pass() }
+      default:
+        graph.node(owner: host) { _ in gate.pass() }
+        try graph.run(on: queue)
+      }
+      #expect(gate.hasBegun())
+    }
+    gate.open()
+    expectNextRuns(inDeinit, release)
+  }
+
+  @Test func anObserverHoldsNoPermit() {
+    let (inObserver, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let operation = OwnedBlockOperation(lifetime: .process) {}
+    let observation = operation.observe(\.state) { operation, _ in
+      guard operation.state == .finished else { return }
+      inObserver.signal()
+      release.wait()
+    }
+    queue.addOperation(operation)
+    expectNextRuns(inObserver, release)
+    withExtendedLifetime(observation) {}
+  }
 }

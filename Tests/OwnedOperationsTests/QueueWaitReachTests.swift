@@ -165,17 +165,17 @@ import Testing
 
   // MARK: Owners are held back
 
-  @Test func aWaitForAQueueWithoutTheOwnersWorkHoldsTheOwnersBack() {
-    let (queue, other, third) = (OwnerScopedQueue(), OwnerScopedQueue(), OwnerScopedQueue())
+  /// A body makes the wait, for work that is in the gate; other work of its owner is held back all the while.
+  private func expectOwnersHeldBack(inWait wait: @escaping @Sendable () -> Void, until foreign: Gate) {
+    let (queue, third) = (OwnerScopedQueue(), OwnerScopedQueue())
     let box = Box()
-    let (foreign, body, isPast) = (Gate(), Gate(), Event())
-    other.async(lifetime: .forTests) { foreign.pass() }
+    let (body, isPast) = (Gate(), Event())
     #expect(foreign.hasBegun())
     third.isSuspended = true
     third.async(owner: box.owner) { _ in isPast.happen() }
     queue.async(owner: box.owner) { _ in
       body.pass()
-      other.waitUntilAllOperationsAreFinished()
+      wait()
       #expect(!isPast.isPast)
     }
     #expect(body.hasBegun())
@@ -190,31 +190,18 @@ import Testing
     #expect(third.becomesIdle())
   }
 
+  @Test func aWaitForAQueueWithoutTheOwnersWorkHoldsTheOwnersBack() {
+    let (other, foreign) = (OwnerScopedQueue(), Gate())
+    other.async(lifetime: .forTests) { foreign.pass() }
+    expectOwnersHeldBack(inWait: { other.waitUntilAllOperationsAreFinished() }, until: foreign)
+  }
+
   @Test func aWaitForAForeignGraphRunHoldsTheOwnersBack() throws {
-    let (queue, other, third) = (OwnerScopedQueue(), OwnerScopedQueue(), OwnerScopedQueue())
-    let box = Box()
-    let (foreign, body, isPast) = (Gate(), Gate(), Event())
+    let (other, foreign) = (OwnerScopedQueue(), Gate())
     let graph = OperationGraph(lifetime: .forTests)
     _ = graph.node { foreign.pass() }
     let run = try graph.run(on: other)
-    #expect(foreign.hasBegun())
-    third.isSuspended = true
-    third.async(owner: box.owner) { _ in isPast.happen() }
-    queue.async(owner: box.owner) { _ in
-      body.pass()
-      run.wait()
-      #expect(!isPast.isPast)
-    }
-    #expect(body.hasBegun())
-    box.drop()
-    third.isSuspended = false
-    #expect(eventually { third.holdsWorkBack })
-    body.open()
-    #expect(eventually { queue.snapshot.waitingWorkers == 1 })
-    #expect(third.holdsWorkBack)
-    foreign.open()
-    #expect(queue.becomesIdle())
-    #expect(third.becomesIdle())
+    expectOwnersHeldBack(inWait: { run.wait() }, until: foreign)
   }
 
   /// The queue that a body waits for has no work of the body's owner, but work that waits for such: an operation that depends on it, or a

@@ -52,17 +52,22 @@
   }
 
   /// Key-value observing that leaves by itself. It need not be kept; keep it to be able to call ``invalidate()``.
-  ///
-  /// As with ``OwnedObservation``: `isOver` goes from false to true, once, and is asked right before each call of the handler, the owner's
-  /// lifetime last. Whoever turns it ends what Foundation has, and releases the handler: on its own thread, or in the background at an end.
-  public final class OwnedKeyValueObservation: @unchecked Sendable {  // `foundations` and `takeHandler` are guarded by `lock`
+  public final class OwnedKeyValueObservation: Sendable {
+    // Protocol, as `OwnedObservation`'s: `isOver` goes from false to true, once, and is asked right before each call of the handler, the
+    // owner's lifetime last. Whoever turns it ends what Foundation has, and releases the handler: on its own thread, or in the background
+    // at an end.
+
+    /// What an end ends.
+    private struct State {
+      var foundations: NSKeyValueObservation?
+      var takeHandler: (@Sendable () -> Any?)?
+      var endCalls: [LifetimeEndCall] = []
+    }
+
     private let lifetime: OwnerLifetime
     private let objectLifetime: OwnerLifetime
     private let isOver = Atomic<Bool>(false)
-    private let lock = Lock()
-    private var foundations: NSKeyValueObservation?
-    private var takeHandler: (@Sendable () -> Any?)?
-    private var endCalls: [LifetimeEndCall] = []
+    private let state = Locked(State())
 
     fileprivate init(_ lifetime: OwnerLifetime, _ objectLifetime: OwnerLifetime) {
       self.lifetime = lifetime
@@ -80,11 +85,7 @@
       let calls = [lifetime, objectLifetime].map { lifetime in
         LifetimeEndCall(lifetime) { [weak self] in self?.end(inBackground: true) }
       }
-      lock.withLock {
-        self.foundations = foundations
-        self.takeHandler = takeHandler
-        endCalls = calls
-      }
+      state.withLock { $0 = State(foundations: foundations, takeHandler: takeHandler, endCalls: calls) }
       for call in calls where !call.join() { end(inBackground: false) }
       // Ended by the first call of the handler, before any of this was there.
       if isOver.load(ordering: .acquiring) { release(inBackground: false) }
@@ -95,41 +96,33 @@
     }
 
     private func release(inBackground: Bool) {
-      var foundations: NSKeyValueObservation?
-      var takeHandler: (@Sendable () -> Any?)?
-      var calls: [LifetimeEndCall] = []
-      lock.withLock {
-        swap(&foundations, &self.foundations)
-        swap(&takeHandler, &self.takeHandler)
-        swap(&calls, &endCalls)
-      }
-      for call in calls { call.leave() }
-      let handler = takeHandler?()
+      var ended = State()
+      state.withLock { swap(&ended, &$0) }
+      for call in ended.endCalls { call.leave() }
+      let handler = ended.takeHandler?()
       guard inBackground else {
-        foundations?.invalidate()
+        ended.foundations?.invalidate()
         return
       }
       DeferredReleases.add(consume handler)
       // It asks the observed object, which may have been overridden. Foundation's may be used from any thread.
-      nonisolated(unsafe) let observation = foundations
+      nonisolated(unsafe) let observation = ended.foundations
       DeferredCalls.add { observation?.invalidate() }
     }
   }
 
   /// A handler that can be taken away.
-  private final class StoredHandler<Handler: Sendable>: @unchecked Sendable {  // guarded by `lock`
-    private let lock = Lock()
-    private var handler: Handler?
-
-    init(_ handler: Handler) { self.handler = handler }
-
-    var value: Handler? { lock.withLock { handler } }
-
-    func take() -> Handler? {
-      lock.withLock {
-        defer { handler = nil }
-        return handler
-      }
+  private final class StoredHandler<Handler: Sendable>: Sendable {
+    private struct Stored {
+      var handler: Handler?
     }
+
+    private let stored: Locked<Stored>
+
+    init(_ handler: Handler) { stored = Locked(Stored(handler: handler)) }
+
+    var value: Handler? { stored.withLock { $0.handler } }
+
+    func take() -> Handler? { stored.withLock { $0.handler.take() } }
   }
 #endif

@@ -5,26 +5,26 @@ import Synchronization
 /// `NotificationCenter.observe`.
 ///
 /// It need not be kept: the center keeps it. Keep it to be able to call ``invalidate()``.
-///
-/// ## Protocol
-///
-/// An observation is valid, then over. `isOver` goes from false to true, once.
-///
-/// - *One decision for each call of the handler.* It is asked last, right before the handler begins: `isOver`, then the observed object's
-///   lifetime, then the owner's lifetime (`isValid`), each by an acquiring load.
-/// - An end stores before it returns: `invalidate` and `removeObservers` in `isOver`, the owner's end in its lifetime's word. So a decision
-///   that comes after sees it, and what it let through had its start under way before.
-/// - Nobody waits for a handler that runs. So all of these may be called from inside one.
-/// - Whoever turns `isOver` cleans up: takes `handler` out, leaves both lifetimes, leaves the table.
-/// - `handler` is guarded by `lock`. A delivery takes a reference under it and calls outside: a handler that is taken out meanwhile goes
-///   when the call has returned.
-/// - What was captured is released outside locks: on the thread that calls `invalidate`, and in the background at the end of an owner or an
-///   observed object.
-/// - The owner is known by its hold, which doesn't keep it. The observed object is known by its address. An address that is another
-///   object's by now does no harm: the first object's lifetime has ended.
-/// - The observed object's lifetime ends with its deinit hooks, before its deinit body, whether or not it has a token.
-/// - The table inserts an observation before this joins the lifetimes. An end in between is seen by the join, which fails.
-public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // by the protocol above
+public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // by the protocol below
+  // Protocol
+  //
+  // An observation is valid, then over. `isOver` goes from false to true, once.
+  //
+  // - *One decision for each call of the handler.* It is asked last, right before the handler begins: `isOver`, then the observed object's
+  //   lifetime, then the owner's lifetime (`isValid`), each by an acquiring load.
+  // - An end stores before it returns: `invalidate` and `removeObservers` in `isOver`, the owner's end in its lifetime's word. So a
+  //   decision that comes after sees it, and what it let through had its start under way before.
+  // - Nobody waits for a handler that runs. So all of these may be called from inside one.
+  // - Whoever turns `isOver` cleans up: takes `handler` out, leaves both lifetimes, leaves the table.
+  // - `handler` is guarded by `lock`. A delivery takes a reference under it and calls outside: a handler that is taken out meanwhile goes
+  //   when the call has returned.
+  // - What was captured is released outside locks: on the thread that calls `invalidate`, and in the background at the end of an owner or
+  //   an observed object.
+  // - The owner is known by its hold, which doesn't keep it. The observed object is known by its address. An address that is another
+  //   object's by now does no harm: the first object's lifetime has ended.
+  // - The observed object's lifetime ends with its deinit hooks, before its deinit body, whether or not it has a token.
+  // - The table inserts an observation before this joins the lifetimes. An end in between is seen by the join, which fails.
+
   static let memberKind: MemberKind = MemberKind(of: OwnedObservation.self)
   var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
 

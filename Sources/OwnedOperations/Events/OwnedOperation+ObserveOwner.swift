@@ -77,7 +77,7 @@ extension OwnedOperation {
     }
     // The registration keeps its handler, that the keeper, and that the call: it leaves when the registration ends.
     let endCall = LifetimeEndCall(lifetime) { [weak registration] in registration?.endInBackground() }
-    keeper.endCall = endCall
+    keeper.endCall.withLock { $0 = endCall }
     if endCall.join() {
       register(registration, wantsInitial: options.contains(.initial))
     } else {
@@ -87,6 +87,6 @@ extension OwnedOperation {
   }
 }
 
-private final class EndCallKeeper: @unchecked Sendable {  // written before it is shared
-  var endCall: LifetimeEndCall?
+private final class EndCallKeeper: Sendable {
+  let endCall = Locked<LifetimeEndCall?>(nil)
 }

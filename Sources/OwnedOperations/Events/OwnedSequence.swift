@@ -61,7 +61,7 @@ private struct OwnedSequence<Base: AsyncSequence & Sendable>: AsyncSequence, Sen
 ///
 /// ## Protocol
 ///
-/// Guarded by `lock`; continuations are resumed, tasks cancelled and elements released outside.
+/// All is in `state`; continuations are resumed, tasks cancelled and elements released outside of its lock.
 ///
 /// - The consumer asks (`isAsked`) and waits in `consumer`. The task waits in `idle` until it is asked, then asks the base.
 /// - One of them waits at a time: the consumer for an element, or the task for a question.
@@ -70,29 +70,32 @@ private struct OwnedSequence<Base: AsyncSequence & Sendable>: AsyncSequence, Sen
 /// - `isOver` goes from false to true, once: by the base's end or error, or by `close`. Whoever turns it resumes the consumer. The task is
 ///   cancelled by `close`, told when it is idle, and not waited for.
 /// - The task keeps the pump until it returns. The owner's lifetime doesn't.
-private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Sendable where Base.Element: Sendable {  // see above
+private final class ElementPump<Base: AsyncSequence & Sendable>: Sendable where Base.Element: Sendable {
   typealias Answer = Result<Base.Element?, Base.Failure>
 
+  private struct State {
+    /// Until the task has it.
+    var base: Base?
+    var isAsked = false
+    var isOver = false
+    var consumer: CheckedContinuation<Answer, Never>?
+    var idle: CheckedContinuation<Bool, Never>?
+    var task: Task<Void, Never>?
+    var endCall: LifetimeEndCall?
+  }
+
   private let lifetime: OwnerLifetime
-  private let lock = Lock()
-  /// Until the task has it.
-  private var base: Base?
-  private var isAsked = false
-  private var isOver = false
-  private var consumer: CheckedContinuation<Answer, Never>?
-  private var idle: CheckedContinuation<Bool, Never>?
-  private var task: Task<Void, Never>?
-  private var endCall: LifetimeEndCall?
+  private let state: Locked<State>
 
   init(_ base: Base, _ lifetime: OwnerLifetime) {
-    self.base = base
     self.lifetime = lifetime
+    state = Locked(State(base: base))
   }
 
   /// Has the sequence end with the owner. Once, before the consumer has the pump.
   func joinLifetime() {
     let endCall = LifetimeEndCall(lifetime) { [weak self] in self?.close(inBackground: true) }
-    lock.withLock { self.endCall = endCall }
+    state.withLock { $0.endCall = endCall }
     if !endCall.join() { close(inBackground: false) }
   }
 
@@ -116,14 +119,14 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
   private func ask(_ continuation: CheckedContinuation<Answer, Never>) {
     var first: Base?
     var idle: CheckedContinuation<Bool, Never>?
-    let isOver = lock.withLock {
-      if self.isOver { return true }
+    let isOver = state.withLock { state in
+      if state.isOver { return true }
       precondition(
-        consumer == nil, "an iterator of owned(by:) was asked for an element while it waits for one; make an iterator for each task")
-      consumer = continuation
-      idle = self.idle.take()
-      isAsked = idle == nil
-      first = base.take()
+        state.consumer == nil, "an iterator of owned(by:) was asked for an element while it waits for one; make an iterator for each task")
+      state.consumer = continuation
+      idle = state.idle.take()
+      state.isAsked = idle == nil
+      first = state.base.take()
       return false
     }
     if isOver { return continuation.resume(returning: .success(nil)) }
@@ -133,9 +136,9 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
 
   private func start(_ base: Base) {
     let task = Task { await pump(base) }
-    let isOver = lock.withLock {
-      if !self.isOver { self.task = task }
-      return self.isOver
+    let isOver = state.withLock { state in
+      if !state.isOver { state.task = task }
+      return state.isOver
     }
     if isOver { task.cancel() }
   }
@@ -143,28 +146,20 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
   /// The sequence ends here. Any thread, more than once.
   /// - Parameter inBackground: the thread must not run what is the user's, such as handlers of a cancellation.
   func close(inBackground: Bool) {
-    var consumer: CheckedContinuation<Answer, Never>?
-    var idle: CheckedContinuation<Bool, Never>?
-    var task: Task<Void, Never>?
-    var base: Base?
-    var endCall: LifetimeEndCall?
-    lock.withLock {
-      isOver = true
-      consumer = self.consumer.take()
-      idle = self.idle.take()
-      task = self.task.take()
-      base = self.base.take()
-      endCall = self.endCall.take()
+    var left = state.withLock { state in
+      let left = state
+      state = State(isOver: true)
+      return left
     }
-    consumer?.resume(returning: .success(nil))
-    idle?.resume(returning: false)
-    endCall?.leave()
+    left.consumer?.resume(returning: .success(nil))
+    left.idle?.resume(returning: false)
+    left.endCall?.leave()
     guard inBackground else {
-      task?.cancel()
+      left.task?.cancel()
       return
     }
-    if let task { DeferredCalls.add { task.cancel() } }
-    if let base = base.take() { DeferredReleases.add(consume base) }
+    if let task = left.task { DeferredCalls.add { task.cancel() } }
+    if let base = left.base.take() { DeferredReleases.add(consume base) }
   }
 
   // MARK: The task
@@ -183,13 +178,13 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
   /// - Returns: false at the end.
   private func isAskedAgain() async -> Bool {
     await withCheckedContinuation { continuation in
-      let answer: Bool? = lock.withLock {
-        if isOver { return false }
-        if isAsked {
-          isAsked = false
+      let answer: Bool? = state.withLock { state in
+        if state.isOver { return false }
+        if state.isAsked {
+          state.isAsked = false
           return true
         }
-        idle = continuation
+        state.idle = continuation
         return nil
       }
       if let answer { continuation.resume(returning: answer) }
@@ -200,12 +195,12 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: @unchecked Send
     let isLast = if case .success(.some) = answer { false } else { true }
     var consumer: CheckedContinuation<Answer, Never>?
     var endCall: LifetimeEndCall?
-    lock.withLock {
-      consumer = self.consumer.take()
+    state.withLock { state in
+      consumer = state.consumer.take()
       guard isLast else { return }
-      isOver = true
-      task = nil
-      endCall = self.endCall.take()
+      state.isOver = true
+      state.task = nil
+      endCall = state.endCall.take()
     }
     endCall?.leave()
     consumer?.resume(returning: answer)

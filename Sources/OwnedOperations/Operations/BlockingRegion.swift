@@ -16,17 +16,16 @@ class BlockingObserver {
 }
 
 /// What a blocked thread waits on. Signalled once when its wait is over, and before that to have it look at its target again.
-final class WaitingThread: OperationWaiter, @unchecked Sendable {  // `isOver` is guarded by `lock`; a semaphore may be used from any thread
+final class WaitingThread: OperationWaiter {
   private let semaphore = Semaphore()
-  private let lock = Lock()
-  private var isOver = false
+  private let isOver = Locked(false)
 
-  override func wake() {
-    lock.withLock { isOver = true }
+  func wake() {
+    isOver.withLock { $0 = true }
     semaphore.signal()
   }
 
-  override func targetDidChange() { semaphore.signal() }
+  func targetDidChange() { semaphore.signal() }
 
   /// - Parameter driver: runs what is waited for, if there is one.
   func wait(drivenBy driver: (any QueueDriver)?, for target: String) {
@@ -34,17 +33,17 @@ final class WaitingThread: OperationWaiter, @unchecked Sendable {  // `isOver` i
     driver.drive(until: { hasEnded }, for: target)
   }
 
-  var hasEnded: Bool { lock.withLock { isOver } }
+  var hasEnded: Bool { isOver.withLock { $0 } }
 
   func wait() {
-    while !lock.withLock({ isOver }) { semaphore.wait() }
+    while !hasEnded { semaphore.wait() }
   }
 
   /// - Returns: whether the wait is over. If not, the target may have changed, or the time is up.
   func wait(for time: DispatchTimeInterval) -> Bool {
-    if lock.withLock({ isOver }) { return true }
+    if hasEnded { return true }
     _ = semaphore.wait(until: Uptime.time(after: time))
-    return lock.withLock { isOver }
+    return hasEnded
   }
 }
 

@@ -79,12 +79,22 @@ final class ObserverList {
     /// Those who want to hear beforehand have heard of these.
     let announced: ObservedKeys
     /// For the first call to one registration.
-    var initial: ObserverRegistration?
+    var initial: (any ObserverRegistration)?
+  }
+
+  struct Listed {
+    let registration: any ObserverRegistration
+    /// The first change it is to hear of.
+    let firstNumber: UInt64
+
+    func isMeant(by entry: Entry) -> Bool {
+      entry.number >= firstNumber && !registration.keys.isDisjoint(with: entry.keys)
+    }
   }
 
   struct Batch {
     let entries: [Entry]
-    let registrations: [ObserverRegistration]
+    let listed: [Listed]
 
     func deliver(_ operation: OwnedOperation) {
       for entry in entries {
@@ -92,14 +102,12 @@ final class ObserverList {
           registration.deliverInitial(operation, entry.new)
           continue
         }
-        for registration in registrations where registration.isMeant(by: entry) {
-          registration.deliver(operation, entry)
-        }
+        for observer in listed where observer.isMeant(by: entry) { observer.registration.deliver(operation, entry) }
       }
     }
   }
 
-  private(set) var registrations: [ObserverRegistration] = []
+  private(set) var listed: [Listed] = []
   private var entries: [Entry] = []
   private var nextNumber: UInt64 = 0
   private(set) var isDelivering = false
@@ -108,10 +116,11 @@ final class ObserverList {
   private var nextSweep = ObserverList.leastSweep
   private static let leastSweep = 4
 
-  func add(_ registration: ObserverRegistration, _ initial: ObservedValues?) {
-    if registrations.count >= nextSweep { sweep() }
-    registration.firstNumber = nextNumber
-    registrations.append(registration)
+  var registrations: [any ObserverRegistration] { listed.map(\.registration) }
+
+  func add(_ registration: any ObserverRegistration, _ initial: ObservedValues?) {
+    if listed.count >= nextSweep { sweep() }
+    listed.append(Listed(registration: registration, firstNumber: nextNumber))
     if registration.keys.contains(.dependencies) { observesDependencies = true }
     if let initial {
       entries.append(Entry(number: nextNumber, old: initial, new: initial, keys: [], announced: [], initial: registration))
@@ -121,8 +130,8 @@ final class ObserverList {
   /// Takes out those that have ended. The next time is when twice as many are there as were left: that keeps `add` amortised O(1), and the
   /// list never much longer than twice what it was when most observed.
   private func sweep() {
-    registrations.removeAll { $0.hasEnded }
-    nextSweep = max(Self.leastSweep, registrations.count * 2)
+    listed.removeAll { $0.registration.hasEnded }
+    nextSweep = max(Self.leastSweep, listed.count * 2)
   }
 
   func record(from old: StateWord, to new: StateWord, announced: ObservedKeys) {
@@ -147,11 +156,11 @@ final class ObserverList {
     isDelivering = !entries.isEmpty
     guard isDelivering else { return nil }
     defer { entries = [] }
-    return Batch(entries: entries, registrations: registrations)
+    return Batch(entries: entries, listed: listed)
   }
 
-  func takeAll() -> [ObserverRegistration] {
-    defer { registrations = [] }
+  func takeAll() -> [any ObserverRegistration] {
+    defer { listed = [] }
     return registrations
   }
 
@@ -162,97 +171,88 @@ final class ObserverList {
 }
 
 /// One observer.
-// Safe to share: `firstNumber` is written once, before the registration is shared; subclasses guard what they keep.
-class ObserverRegistration: @unchecked Sendable {
-  let keys: ObservedKeys
-  let options: OperationObservation.Options
-  /// The first change it is to hear of.
-  fileprivate(set) var firstNumber: UInt64 = 0
+protocol ObserverRegistration: AnyObject, Sendable {
+  var keys: ObservedKeys { get }
+  var options: OperationObservation.Options { get }
+  var hasEnded: Bool { get }
 
-  init(_ keys: ObservedKeys, _ options: OperationObservation.Options) {
-    self.keys = keys
-    self.options = options
-  }
-
-  func isMeant(by entry: ObserverList.Entry) -> Bool {
-    entry.number >= firstNumber && !keys.isDisjoint(with: entry.keys)
-  }
-
-  var hasEnded: Bool { false }
-  func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {}
-  func deliverPrior(_ operation: OwnedOperation, _ values: ObservedValues) {}
-  func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry) {}
+  func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues)
+  func deliverPrior(_ operation: OwnedOperation, _ values: ObservedValues)
+  func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry)
 
   /// Any thread, more than once.
-  func end() {}
+  func end()
 }
 
-final class HandlerRegistration<Value>: ObserverRegistration, @unchecked Sendable {  // `stored` is guarded by `lock`
+final class HandlerRegistration<Value>: ObserverRegistration {
   typealias Handler = @Sendable (OwnedOperation, OperationChange<Value>) -> Void
 
-  private let lock = Lock()
-  private var stored: Handler?
-
-  init(_ keys: ObservedKeys, _ options: OperationObservation.Options, _ handler: @escaping Handler) {
-    stored = handler
-    super.init(keys, options)
+  private struct Stored {
+    var handler: Handler?
   }
 
-  private var handler: Handler? { lock.withLock { stored } }
+  let keys: ObservedKeys
+  let options: OperationObservation.Options
+  private let stored: Locked<Stored>
 
-  override var hasEnded: Bool { handler == nil }
+  init(_ keys: ObservedKeys, _ options: OperationObservation.Options, _ handler: @escaping Handler) {
+    self.keys = keys
+    self.options = options
+    stored = Locked(Stored(handler: handler))
+  }
 
-  override func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {
+  private var handler: Handler? { stored.withLock { $0.handler } }
+
+  var hasEnded: Bool { handler == nil }
+
+  func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {
     let value: Value? = options.contains(.new) ? values.value(of: keys) : nil
     handler?(operation, OperationChange(newValue: value, oldValue: nil, isPrior: false))
   }
 
-  override func deliverPrior(_ operation: OwnedOperation, _ values: ObservedValues) {
+  func deliverPrior(_ operation: OwnedOperation, _ values: ObservedValues) {
     let value: Value? = options.contains(.old) ? values.value(of: keys) : nil
     handler?(operation, OperationChange(newValue: nil, oldValue: value, isPrior: true))
   }
 
-  override func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry) {
+  func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry) {
     if options.contains(.prior), entry.announced.isDisjoint(with: keys) { deliverPrior(operation, entry.old) }
     let old: Value? = options.contains(.old) ? entry.old.value(of: keys) : nil
     let new: Value? = options.contains(.new) ? entry.new.value(of: keys) : nil
     handler?(operation, OperationChange(newValue: new, oldValue: old, isPrior: false))
   }
 
-  override func end() { withExtendedLifetime(take()) {} }
+  func end() { withExtendedLifetime(take()) {} }
 
   /// For threads that must not run what is the user's.
   func endInBackground() {
     if let former = take() { DeferredReleases.add(consume former) }
   }
 
-  private func take() -> Handler? {
-    var former: Handler?
-    lock.withLock { swap(&former, &stored) }
-    return former
-  }
+  private func take() -> Handler? { stored.withLock { $0.handler.take() } }
 }
 
-final class StateStreamRegistration: ObserverRegistration, @unchecked Sendable {  // a continuation may be used from any thread
+final class StateStreamRegistration: ObserverRegistration {
+  let keys = ObservedKeys.state
+  let options: OperationObservation.Options = []
   private let continuation: AsyncStream<OperationState>.Continuation
   private let isOver = Atomic<Bool>(false)
 
-  init(_ continuation: AsyncStream<OperationState>.Continuation) {
-    self.continuation = continuation
-    super.init(.state, [])
-  }
+  init(_ continuation: AsyncStream<OperationState>.Continuation) { self.continuation = continuation }
 
-  override var hasEnded: Bool { isOver.load(ordering: .relaxed) }
+  var hasEnded: Bool { isOver.load(ordering: .relaxed) }
 
-  override func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {
+  func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {
     continuation.yield(values.word.state)
   }
 
-  override func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry) {
+  func deliverPrior(_ operation: OwnedOperation, _ values: ObservedValues) {}
+
+  func deliver(_ operation: OwnedOperation, _ entry: ObserverList.Entry) {
     continuation.yield(entry.new.word.state)
   }
 
-  override func end() {
+  func end() {
     guard !isOver.exchange(true, ordering: .acquiringAndReleasing) else { return }
     continuation.finish()
   }

@@ -18,7 +18,7 @@ final class OperationExtras {
   @exclusivity(unchecked) var hasForgottenDependents = false
   /// What the body waits for. One that is a task may wait at several places.
   var currentWaits: [ObjectIdentifier: WaitTarget] = [:]
-  var waiters: [OperationWaiter] = []
+  var waiters: [any OperationWaiter] = []
   var observers: ObserverList?
 }
 

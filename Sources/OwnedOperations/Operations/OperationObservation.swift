@@ -36,10 +36,10 @@ public final class OperationObservation: Sendable {
     public static let prior = Options(rawValue: 8)
   }
 
-  private let registration: ObserverRegistration
+  private let registration: any ObserverRegistration
   private let endsWithDeinit: Bool
 
-  init(_ registration: ObserverRegistration, endsWithDeinit: Bool = true) {
+  init(_ registration: any ObserverRegistration, endsWithDeinit: Bool = true) {
     self.registration = registration
     self.endsWithDeinit = endsWithDeinit
   }
@@ -80,7 +80,7 @@ extension OwnedOperation {
     return stream
   }
 
-  final func register(_ registration: ObserverRegistration, wantsInitial: Bool) {
+  final func register(_ registration: any ObserverRegistration, wantsInitial: Bool) {
     lock.withLock {
       let extras = makeExtras()
       let observers = extras.observers ?? ObserverList()
@@ -102,7 +102,7 @@ extension OwnedOperation {
     var isFirst = true
     while true {
       var batch: ObserverList.Batch?
-      var ended: [ObserverRegistration] = []
+      var ended: [any ObserverRegistration] = []
       lock.withLock {
         guard let observers = extras?.observers else { return }
         batch = isFirst ? observers.beginDelivery() : observers.continueDelivery()

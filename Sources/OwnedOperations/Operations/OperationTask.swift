@@ -33,9 +33,9 @@ final class OperationTask: Sendable {
 
 /// A wait in the task of an operation. While it is for work of the operation's own scheduler, others may have the operation's permit.
 ///
-/// One state, guarded by `lock`: watching, yielded, over; see `WatchedWait`. `look` and `end` may meet: the scheduler hears of the
-/// beginning under the lock, and of the end after it.
-final class TaskWait: @unchecked Sendable {  // `state` is guarded by `lock`
+/// One state: watching, yielded, over; see `WatchedWait`. `look` and `end` may meet: the scheduler hears of the
+/// beginning under the state's lock, and of the end after it.
+final class TaskWait: Sendable {
   private enum State {
     case watching, yielded, over
   }
@@ -43,15 +43,14 @@ final class TaskWait: @unchecked Sendable {  // `state` is guarded by `lock`
   private let operation: OwnedOperation
   private let scheduler: (any OperationScheduler)?
   private let target: WaitTarget
-  private let lock = Lock()
-  private var state = State.watching
+  private let state = Locked(State.watching)
 
   fileprivate init(_ operation: OwnedOperation, _ scheduler: (any OperationScheduler)?, _ target: WaitTarget) {
     (self.operation, self.scheduler, self.target) = (operation, scheduler, target)
   }
 
   /// Whether to look again. Not if the operation has finished, and its task outlives it.
-  var isWatching: Bool { scheduler != nil && !operation.load().isFinished && lock.withLock { state == .watching } }
+  var isWatching: Bool { scheduler != nil && !operation.load().isFinished && state.withLock { $0 == .watching } }
 
   var driver: (any QueueDriver)? { scheduler?.driver }
 
@@ -60,7 +59,7 @@ final class TaskWait: @unchecked Sendable {  // `state` is guarded by `lock`
   /// What the target leads to may have changed. Any thread, outside locks.
   func look() {
     guard let scheduler, isWatching, target.includesWork(of: scheduler) else { return }
-    let begins = lock.withLock {
+    let begins = state.withLock { state in
       guard state == .watching || Mutation.taskYieldsTwice.isOn else { return false }
       state = .yielded
       if !Mutation.taskYieldsAfterItsWait.isOn { scheduler.beginTaskWait(of: operation) }
@@ -83,7 +82,7 @@ final class TaskWait: @unchecked Sendable {  // `state` is guarded by `lock`
   /// - Returns: whether the permit was yielded.
   private func isOver() -> Bool {
     operation.setCurrentWait(nil, of: self)
-    return lock.withLock {
+    return state.withLock { state in
       defer { state = .over }
       return state == .yielded
     }

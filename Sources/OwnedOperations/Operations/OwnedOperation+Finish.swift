@@ -53,7 +53,7 @@ extension OwnedOperation {
     var scheduler: (any OperationScheduler)?
     var firstDependent: DependencyCell?
     var dependents: [DependencyCell] = []
-    var waiters: [OperationWaiter] = []
+    var waiters: [any OperationWaiter] = []
     var timer: UptimeTimer?
     var completionBlock: (@Sendable () -> Void)?
   }

@@ -1,28 +1,31 @@
 import Foundation
 
 /// Somebody who waits for an operation to finish.
-class OperationWaiter: @unchecked Sendable {  // subclasses guard what they keep
-  func wake() {}
+protocol OperationWaiter: AnyObject, Sendable {
+  func wake()
   /// What the wait leads to may have changed: the operation was added to a queue, or its body waits.
   /// May be called under a scheduler's lock.
-  func targetDidChange() {}
+  func targetDidChange()
 }
 
 /// A task that waits. Its continuation is resumed once, by the finish or by the task's cancellation, whichever comes first.
-final class WaitingTask: OperationWaiter, @unchecked Sendable {  // all is guarded by `lock`
-  private let lock = Lock()
-  private var continuation: CheckedContinuation<Void, any Error>?
-  private var result: Result<Void, any Error>?
-  /// If the task holds what its target may need.
-  private var watched: WatchedWait?
+final class WaitingTask: OperationWaiter {
+  private struct State {
+    var continuation: CheckedContinuation<Void, any Error>?
+    var result: Result<Void, any Error>?
+    /// If the task holds what its target may need.
+    var watched: WatchedWait?
+  }
 
-  override func wake() { settle(.success(())) }
+  private let state = Locked(State())
+
+  func wake() { settle(.success(())) }
   func cancel() { settle(.failure(CancellationError())) }
 
-  func tell(_ wait: WatchedWait) { lock.withLock { watched = wait } }
+  func tell(_ wait: WatchedWait) { state.withLock { $0.watched = wait } }
 
-  override func targetDidChange() {
-    guard let watched = lock.withLock({ watched }) else { return }
+  func targetDidChange() {
+    guard let watched = state.withLock({ $0.watched }) else { return }
     // A look takes the scheduler's lock.
     if let driver = watched.driver {
       driver.add(watched.drivenLook)
@@ -33,19 +36,18 @@ final class WaitingTask: OperationWaiter, @unchecked Sendable {  // all is guard
   }
 
   func install(_ new: CheckedContinuation<Void, any Error>) {
-    let early = lock.withLock {
-      if result == nil { continuation = new }
-      return result
+    let early = state.withLock { state in
+      if state.result == nil { state.continuation = new }
+      return state.result
     }
     if let early { new.resume(with: early) }
   }
 
   private func settle(_ result: Result<Void, any Error>) {
-    let waiting = lock.withLock { () -> CheckedContinuation<Void, any Error>? in
-      guard self.result == nil else { return nil }
-      self.result = result
-      defer { continuation = nil }
-      return continuation
+    let waiting = state.withLock { state -> CheckedContinuation<Void, any Error>? in
+      guard state.result == nil else { return nil }
+      state.result = result
+      return state.continuation.take()
     }
     waiting?.resume(with: result)
   }
@@ -82,7 +84,7 @@ extension OwnedOperation {
   }
 
   /// - Returns: false if the operation has finished.
-  final func addWaiter(_ waiter: OperationWaiter) -> Bool {
+  final func addWaiter(_ waiter: any OperationWaiter) -> Bool {
     let hadFinished = load().isFinished
     return lock.withLock {
       guard !(Mutation.waiterLooksTooEarly.isOn ? hadFinished : load().isFinished) else { return false }
@@ -91,12 +93,12 @@ extension OwnedOperation {
     }
   }
 
-  final func removeWaiter(_ waiter: OperationWaiter) {
+  final func removeWaiter(_ waiter: any OperationWaiter) {
     lock.withLock { extras?.waiters.removeAll { $0 === waiter } }
   }
 
   final func wakeWaiters() {
-    var waiters: [OperationWaiter] = []
+    var waiters: [any OperationWaiter] = []
     lock.withLock { if let extras { swap(&waiters, &extras.waiters) } }
     for waiter in waiters { waiter.wake() }
   }

@@ -117,7 +117,7 @@ extension OwnedOperation {
   /// - Parameter wait: tells its waits apart.
   final func setCurrentWait(_ target: WaitTarget?, of wait: AnyObject) {
     var former = target
-    let waiters = lock.withLock { () -> [OperationWaiter] in
+    let waiters = lock.withLock { () -> [any OperationWaiter] in
       guard target != nil || extras != nil else { return [] }
       let extras = makeExtras()
       swap(&extras.currentWaits[ObjectIdentifier(wait)], &former)

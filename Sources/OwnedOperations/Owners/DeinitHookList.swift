@@ -1,8 +1,8 @@
 /// A hook that waits for its object's end.
 ///
-/// Safe to share: `next` and `identifier` are written only under the lock of the shard that holds the node, before the node is
-/// taken out of its list; the rest is constant.
-final class DeinitHookNode: @unchecked Sendable {
+/// `next` and `identifier` are written only under the lock of the shard that holds the node, before the node is taken out of its list; the
+/// rest is constant.
+final class DeinitHookNode {
   typealias Body = @Sendable (Unmanaged<AnyObject>, DeinitHook) -> Void  // as the public hooks, from which it is cast
 
   let name: String?

@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// All of them have one source. They are in the worker's hand (see `GraphRun`), in no ready list, and not begun. Only the worker puts nodes
 /// in. The queue's lock may be held when `lock` is taken, not the other way round.
-final class NodeStack: @unchecked Sendable {  // `count` and `source` are guarded by `lock`
+final class NodeStack {
   static let capacity = 256
 
   private let lock = Lock()

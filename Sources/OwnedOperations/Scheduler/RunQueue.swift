@@ -1,7 +1,7 @@
 /// Whose turn it is, at one priority. Guarded by the queue's lock.
 ///
-/// First come, first served: an entry is a run of tickets, one for each item that the flow received in a row, so the entries in
-/// order give the order of arrival over all owners, and a million jobs of one owner are one entry.
+/// First come, first served: an entry is a run of tickets, one for each item that the flow received in a row. The entries in order give the
+/// order of arrival over all owners. A million jobs of one owner are one entry.
 /// Round robin: each flow with work is in the run queue once, and goes to the back after its turn.
 ///
 /// First come, first served, an entry that was taken out comes back at its place by age, among `returned`. What came to the run queue's end

@@ -5,8 +5,9 @@ import Foundation
 /// that runs what was taken, is not the scheduler's affair; see `Worker`.
 ///
 /// It hears of waits on its thread, too: those are what it gives its permit away for.
-class ScheduledWorker: BlockingObserver, @unchecked Sendable {
-  // Safe to share: constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked.
+class ScheduledWorker: BlockingObserver {
+  // Constants, fields guarded by the queue's lock, and fields of the thread that drains, as marked. Not Sendable: it is handed from one to
+  // the other by those who know.
 
   final let batch = WorkBatch()
   /// Which generation of workers it is of; see `Scheduler.workerGeneration`.

@@ -5,25 +5,36 @@ import Synchronization
 ///
 /// ## Protocol of the queue
 ///
-/// Who decides that a piece of work starts: a worker, in four steps. It takes the item out of the ready lists (under the lock), begins it
-/// (`WorkBatch`, an atomic compare and exchange), asks the owner's lifetime whether it is alive (an acquiring load), and runs
-/// it. Cancelling and an owner's end take items out of the ready lists (under the lock) or out of the batch (the same compare and
-/// exchange), so each item is either begun by one worker or taken away by one canceller. The load of the lifetime after that is the
-/// single decision of the guarantee "no start after the end"; for operations, `start()` makes the same decision in their own state word.
-/// What jobs add to their own queue may stay with their worker, outside of the scheduler; then the list that it is in decides in place of
-/// the batch (`NestedWork`).
+/// *Who starts work.* A worker, in four steps:
 ///
-/// Who makes workers: whoever adds work asks, under the same hold of the lock, whether a worker is due (`workerToDispatch`), and dispatches
-/// it after unlocking. One is due if there is ready work, a permit for it, and no worker on its way that has not looked yet (or, where
-/// items take longer than a worker's way, more items than such workers); a worker that arrives and leaves ready work behind asks again.
-/// A worker leaves in the same hold of the lock in which it found nothing to take. So ready work always has a worker that is awake or on
-/// its way, and no wake-up is lost.
+/// 1. It takes the item out of the ready lists, under the lock.
+/// 2. It begins the item, by a compare and exchange (`WorkBatch`).
+/// 3. It asks the owner's lifetime whether it is alive, by an acquiring load. That is the single decision of the guarantee "no start after
+///    the end". For operations, `start()` makes the same decision in their own state word.
+/// 4. It runs the item.
 ///
-/// Handoff: a job that is added to an idle queue (no worker, nothing ready) doesn't go through the ready lists, but into the batch of the
-/// worker that is sent for, which begins it when it arrives without having taken the lock. Until then that worker counts as on its way, and
-/// whoever adds more, or finds more ready work, takes the batch back first (`endHandoff`). Who wins the batch's cursor decides: if the
-/// item had begun, the worker has arrived, and another may be due; if not, it is ready work again, in its place by priority and order,
-/// and the worker finds its batch empty and looks here. So a handed job waits for nothing, and holds up nobody.
+/// - Cancelling, and an owner's end, take items out of the ready lists under the lock, or out of a batch by the same compare and exchange.
+/// - So each item is either begun by one worker or taken away by one canceller.
+/// - What jobs add to their own queue may stay with their worker, outside of the scheduler. Then the list that it is in decides in place of
+///   the batch (`NestedWork`).
+///
+/// *Who makes workers.*
+///
+/// - Whoever adds work asks, under the same hold of the lock, whether a worker is due (`workerToDispatch`). It is dispatched after
+///   unlocking.
+/// - One is due if there is ready work, a permit for it, and no worker on its way that has not looked yet.
+/// - Where items take longer than a worker's way, one is due, too, if there are more items than workers on their way.
+/// - A worker that arrives and leaves ready work behind asks again.
+/// - A worker leaves in the same hold of the lock in which it found nothing to take.
+/// - So ready work always has a worker that is awake or on its way, and no wake-up is lost.
+///
+/// *Handoff.* A job that is added to an idle queue (no worker, nothing ready) passes over the ready lists.
+///
+/// - It lies in the batch of the worker that is sent for, which begins it when it arrives, without having taken the lock.
+/// - Until then that worker counts as on its way. Whoever adds more, or finds more ready work, takes the batch back first (`endHandoff`).
+/// - Who wins the batch's cursor decides. If the item had begun, the worker has arrived, and another may be due.
+/// - If not, it is ready work again, in its place by priority and order. The worker finds its batch empty and looks here.
+/// - So a handed job waits for nothing, and holds up nobody.
 ///
 /// Permits: who may run. All decisions are in `Scheduler+Permits`.
 ///

@@ -19,7 +19,7 @@ import Synchronization
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
 /// - The entries' flows, `count`, `level` and `settled` change under the lock only. Work items that are not begun are
 ///   moved out under the lock only.
-final class WorkBatch: @unchecked Sendable {  // by the protocol above
+final class WorkBatch {
   static let capacity = 128
 
   enum Result: UInt8 {

@@ -3,10 +3,12 @@ extension Worker {
   /// What the worker was sent for.
   /// - Parameter host: the queue, which is kept until then.
   func step(keeping host: (any QueueHost)?) -> DrivenStep {
-    DrivenStep(isShuffled: core.isShuffled) { [self] isNamed in
+    let borrowed = Borrowed(self)  // the queue keeps the worker until it has left
+    return DrivenStep(isShuffled: core.isShuffled) { isNamed in
       // Bodies must not take the task that waits for them on this thread, if one does, for their own.
       OperationTask.$current.withValue(nil) {
-        withExtendedLifetime(host) { withAutoreleasePool { takeStep(isNamed: isNamed) } }
+        let worker = borrowed.object  // which the queue may let go of in its step
+        return withExtendedLifetime(host) { withAutoreleasePool { worker.takeStep(isNamed: isNamed) } }
       }
     }
   }

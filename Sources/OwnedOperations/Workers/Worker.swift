@@ -5,8 +5,8 @@ import Synchronization
 ///
 /// Worker objects are reused, and have no threads of their own: see `WorkerThreads`. Guests run on the dispatch queue that the user has
 /// named as the underlying one.
-final class Worker: DueWorker, @unchecked Sendable {
-  // Safe to share: constants, and fields of the thread that drains, as marked. What the queue's lock guards is the base's.
+final class Worker: DueWorker {
+  // Constants, and fields of the thread that drains, as marked. What the queue's lock guards is the base's.
 
   let hint: QueueHint
   private let reference: QueueReference?

@@ -31,12 +31,14 @@ extension Worker {
     return isBarrier ? .barrier : .items
   }
 
-  /// A worker that keeps up with those who add work finds a work item or two each time it looks, and would spend its time, and theirs, on
-  /// the lock and on leaving and being sent for. So after a small batch it looks `spinLooks` times, some ten microseconds in all and
-  /// without the lock, for work to come; if that is quick work, up to `gatheringLooks` more times for it to become several items, as long
-  /// as it does (`Gathering`). Not if somebody waits for the queue, or if the work is its own jobs': those add no more while it looks. It
-  /// looks for work of other queues, too, and leaves for that: whoever adds it needs to wake nobody. What it has to do first ends that
-  /// (`WorkerThreads.stopLooking`).
+  /// A worker that keeps up with those who add work finds a work item or two each time it looks. It would spend its time, and theirs, on
+  /// the lock, and on leaving and being sent for.
+  ///
+  /// - So after a small batch it looks `spinLooks` times for work to come: some ten microseconds in all, and without the lock.
+  /// - If that is quick work, it looks up to `gatheringLooks` more times for it to become several items, as long as it does (`Gathering`).
+  /// - Not if somebody waits for the queue, or if the work is its own jobs': those add no more while it looks.
+  /// - It looks for work of other queues, too, and leaves for that: whoever adds it needs to wake nobody.
+  /// - What it has to do first ends that (`WorkerThreads.stopLooking`).
   private func spin(_ hint: QueueHint) {
     if hasFedQueue, !hint.flags.isEmpty || !batch.nested.isEmpty { return }
     threads?.beginLooking()

@@ -9,9 +9,9 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// A thread is *looking* from when it is woken or sent for, or says so itself (`beginLooking`), until it has taken a worker, or parks, or
-/// says that it does something else first (`stopLooking`). No code of the user's runs on it in between, nor anything that waits for others
-/// than the scheduler's locks. So whoever dispatches needs to wake nobody as long as somebody is looking; what has to hold is
+/// A thread is *looking* from when it is woken or sent for, or says so itself (`beginLooking`). It looks until it has taken a worker, or
+/// parks, or says that it does something else first (`stopLooking`). No code of the user's runs on it in between, nor anything that waits
+/// for others than the scheduler's locks. So whoever dispatches needs to wake nobody as long as somebody is looking. What has to hold is
 ///
 ///     while a worker is due, a thread is looking
 ///
@@ -240,7 +240,7 @@ final class WorkerThreads: Sendable {
 }
 
 /// A worker that such a thread can run.
-class DueWorker: ScheduledWorker, @unchecked Sendable {  // as its base
+class DueWorker: ScheduledWorker {
   /// The worker that became due next, if any did. Guarded by the threads' lock, as long as this one is due.
   fileprivate(set) var nextDue: Borrowed<DueWorker>?
 

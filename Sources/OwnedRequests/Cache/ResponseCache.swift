@@ -23,15 +23,15 @@ import Foundation
 /// ``flush()`` says so.
 ///
 /// All members may be used from any thread.
-///
-/// Protocol: `memory` and `pending` are under one lock, the files under none.
-/// - Writes and removals are made on `writes`, writes in the order in which entries were stored. `isWriting` says that a round of them is
-///   on its way there; so many stores bring no more than one.
-/// - A pending entry is found until its file is there.
-/// - A file that is to be removed is not found any more: `removals` has its key until it has gone. A key is pending or in `removals`.
-/// - Whoever reads a file is counted in `readers`, and so are the removals of its key meanwhile: what was read may have been to go.
-/// - `generation` counts the calls of `removeAll()`, which take away all that is pending.
 public final class ResponseCache: Sendable {
+  // Protocol: `memory` and `pending` are under one lock, the files under none.
+  // - Writes and removals are made on `writes`, writes in the order in which entries were stored. `isWriting` says that a round of them is
+  //   on its way there; so many stores bring no more than one.
+  // - A pending entry is found until its file is there.
+  // - A file that is to be removed is not found any more: `removals` has its key until it has gone. A key is pending or in `removals`.
+  // - Whoever reads a file is counted in `readers`, and so are the removals of its key meanwhile: what was read may have been to go.
+  // - `generation` counts the calls of `removeAll()`, which take away all that is pending.
+
   private struct State {
     var memory = RecencyList<TransferKey, CachedResponse>()
     var pending = RecencyList<TransferKey, Pending>()

@@ -157,14 +157,6 @@ struct FetchResult: Sendable {
       counts: Dictionary(uniqueKeysWithValues: ["fetched", "kept", "failed", "cancelled"].map { ($0, count($0)) }),
       run: Document.Run(
         seconds: seconds, processorSeconds: cost.processorTime, peakMemory: cost.peakMemory, endedBy: isComplete ? nil : endReason))
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-    do {
-      console.write(Array(try encoder.encode(document)) + [UInt8(ascii: "\n")])
-      return true
-    } catch {
-      console.note("ownedops: can't make JSON of the result: \(error)")
-      return false
-    }
+    return console.writeJSON(of: document)
   }
 }

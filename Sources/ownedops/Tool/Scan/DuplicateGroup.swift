@@ -5,7 +5,7 @@ struct DuplicateGroup: Sendable {
   let size: Int
   let files: [Member]
 
-  struct Member: @unchecked Sendable {  // nobody writes the directory any more
+  struct Member: Sendable {
     let directory: DirectoryNode
     let file: DirectoryNode.File
     var name: [UInt8] { directory.name(of: file) }

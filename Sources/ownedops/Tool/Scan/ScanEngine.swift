@@ -51,7 +51,7 @@ final class OwnedEngine: ScanEngine {
 }
 
 /// Foundation's queue, used with care: everything is cancelled, and bodies ask whether their owner is there.
-final class FoundationEngine: ScanEngine, @unchecked Sendable {  // `queue` may be used from any thread
+final class FoundationEngine: ScanEngine {
   private let queue = OperationQueue()
   private let root: OwnerLifetime
   /// Foundation's operations refer to their dependents without keeping them, and on Linux an operation that finishes while others are being

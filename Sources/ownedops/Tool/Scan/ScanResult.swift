@@ -194,14 +194,6 @@ struct ScanResult {
         engine: engine, seconds: seconds, processorSeconds: cost.processorTime, peakMemory: cost.peakMemory, bytesRead: bytesRead,
         jobs: jobs,
         endedBy: reason))
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-    do {
-      console.write(Array(try encoder.encode(document)) + [UInt8(ascii: "\n")])
-      return true
-    } catch {
-      console.note("ownedops: can't make JSON of the result: \(error)")
-      return false
-    }
+    return console.writeJSON(of: document)
   }
 }

@@ -44,6 +44,20 @@ final class Console: Sendable {
     }
   }
 
+  /// A result, for other programs.
+  /// - Returns: false if no JSON can be made of it, which has been said.
+  func writeJSON(of result: some Encodable) -> Bool {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+    do {
+      write(Array(try encoder.encode(result)) + [UInt8(ascii: "\n")])
+      return true
+    } catch {
+      note("ownedops: can't make JSON of the result: \(error)")
+      return false
+    }
+  }
+
   private static func clear(_ progress: inout Progress, writers: Int) {
     if progress.isShown { _ = RawFile.writeAll(Array("\r\u{1b}[K".utf8), to: 2) }
     progress.isShown = false

@@ -81,8 +81,8 @@ enum JournalFile {
   }
 
   /// Makes a journal with these lines, all or nothing, and opens it to be added to. An empty file of that name is replaced. Only for who
-  /// has the lease, which a take-over may have left two with: so the draft is locked while it is written, and one that is there is written
-  /// anew only if it is the beginning of a journal and nobody has locked it, as after a runner's death.
+  /// has the lease, which a take-over may have left two with: so the draft is locked while it is written. One that is there, as after a
+  /// runner's death, is written anew only if it is the beginning of a journal and nobody has locked it.
   static func create(_ path: String, _ lines: [UInt8]) throws(UsageError) -> Int32 {
     let path = target(of: path)
     let draft = path + ".new"
