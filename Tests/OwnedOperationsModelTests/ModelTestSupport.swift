@@ -195,6 +195,18 @@ struct QueueScene: Sendable {
   }
 }
 
+extension OwnerLifetime {
+  /// What the reaper does when the lifetime has ended, on this thread. It is to be held meanwhile.
+  func tellMembers() {
+    var place: Int? = 0
+    while let start = place {
+      var taken: [any LifetimeMember] = []
+      place = takeMembers(from: start, limit: 1, into: &taken)
+      for member in taken { member.lifetimeDidEnd() }
+    }
+  }
+}
+
 extension ModelRun {
   /// For the scenario's main thread: goes on when the condition holds. A run in which it never does is found.
   func wait(_ name: StaticString, until condition: @escaping () -> Bool) {
@@ -214,11 +226,12 @@ extension ModelExplorer {
 
   /// A scenario of one queue. When its threads are over, all that is left in the queue is waited for before the last look.
   func exploreQueue(
-    limit: Int = 1, preemptions: Int = 2, reduces: Bool = false, random factor: Int = 1, hasOneThread: Bool = false,
+    limit: Int = 1, preemptions: Int = 2, reduces: Bool = false, deeper: Int? = someDeeper, random factor: Int = 1,
+    hasOneThread: Bool = false,
     _ location: SourceLocation = #_sourceLocation,
     _ threads: @escaping @Sendable (ModelRun, QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
   ) {
-    expectNothing(preemptions: preemptions, reduces: reduces, random: factor, location) { run in
+    expectNothing(preemptions: preemptions, reduces: reduces, deeper: deeper, random: factor, location) { run in
       let scene = QueueScene(limit: limit, underlyingQueue: hasOneThread ? DispatchQueue(label: "one thread") : nil)
       threads(run, scene)
       scene.wait()
