@@ -43,7 +43,8 @@ extension ModelExplorer {
       if asked == nil, !Self.stopsAtFailure {
         explorer.mostPreemptions = most + 1
         explorer.reduces = true
-        explorer.mostSchedules = deeper ?? Self.allDeeper
+        // Each scenario has all with two preemptions, where that takes a few seconds.
+        explorer.mostSchedules = deeper.map { most == 1 ? max($0, Self.someOfTwo) : $0 } ?? Self.allDeeper
         guard explorer.findsNothing(mustBeComplete: deeper == nil, location, scenario) else { return }
       }
     }
@@ -69,6 +70,7 @@ extension ModelExplorer {
   /// For `.ci/check-mutations`. What is left of a run that has failed is not fit for others.
   private static let stopsAtFailure = setting("MODEL_STOPS_AT_FAILURE") != nil
   static let someDeeper = 4_000
+  private static let someOfTwo = 10_000
   private static let allDeeper = 200_000
   private static let randomSchedules = setting("MODEL_RANDOM") ?? 500
   private static let seconds = ProcessInfo.processInfo.environment["MODEL_SECONDS"].flatMap { Double($0) }

@@ -36,27 +36,33 @@ import Testing
     return (Holder(queue), Holder(queue), WeakReference(queue))
   }
 
-  /// The thread that has run the queue's job parks, and gives up, while the queue goes and another sends for a thread.
+  /// The thread that has run the queue's job parks, and gives up, while the queue goes and another sends for a thread. That one goes, too,
+  /// and neither when a thread gives up parking.
   @Test func theQueueGoesWhileTheParkedThreadGivesUp() {
-    ModelExplorer("queue: give up parking | let go | async to another queue", earlyTimeouts: 2).expectNothing(preemptions: 1) { run in
-      let (one, other, queue) = Self.held()
-      other.object = nil
-      let (scene, bodies, lifetime) = (QueueScene(), Bodies(), OwnerLifetime())
-      one.object?.async(lifetime: lifetime) { bodies.run() }
-      one.object?.waitUntilAllOperationsAreFinished()
+    ModelExplorer("queue: give up parking | let go | async to another queue, let go", earlyTimeouts: 2).expectNothing(preemptions: 1) {
+      run in
+      let (one, spare, queue) = Self.held()
+      let (another, otherSpare, otherQueue) = Self.held()
+      (spare.object, otherSpare.object) = (nil, nil)
+      let (bodies, lifetime) = (Bodies(), OwnerLifetime())
+      let use: @Sendable (Holder<OwnerScopedQueue>) -> Void = { holder in
+        holder.object?.async(lifetime: lifetime) { bodies.run() }
+        holder.object?.waitUntilAllOperationsAreFinished()
+      }
+      use(one)
       run.concurrently(
         ("let go", { one.object = nil }),
         (
           "adder",
           {
-            scene.add()
-            scene.wait()
+            use(another)
+            another.object = nil
           }
         ))
       let time = ModelRun.now
-      run.wait("the queue goes") { queue.object == nil }
-      run.expect(ModelRun.now == time, "it went when a thread gave up parking")
-      run.expect(bodies.runs == 1 && scene.bodies.runs == 1, "\(bodies.runs) and \(scene.bodies.runs) bodies ran")
+      run.wait("the queues go") { queue.object == nil && otherQueue.object == nil }
+      run.expect(ModelRun.now == time, "one went when a thread gave up parking")
+      run.expect(bodies.runs == 2, "\(bodies.runs) of 2 bodies ran")
     }
   }
 

@@ -88,6 +88,8 @@ final class Worker: DueWorker, @unchecked Sendable {
     return isLast ? reference : nil
   }
 
+  override var queue: AnyObject? { host.object }
+
   // MARK: The worker of this thread
 
   static var isOnThisThread: Bool { ThreadSlot.worker.pointer != nil }
