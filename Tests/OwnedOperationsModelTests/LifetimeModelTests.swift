@@ -331,19 +331,7 @@ import Testing
       for member in others { _ = lifetime.join(member) }
       LifetimeReaper.hold(lifetime)
       lifetime.end()
-      run.concurrently(
-        ("go", { holder.object = nil }),
-        (
-          "reap",
-          {
-            var place: Int? = 0
-            while let start = place {
-              var taken: [any LifetimeMember] = []
-              place = lifetime.takeMembers(from: start, limit: 1, into: &taken)
-              for member in taken { member.lifetimeDidEnd() }
-            }
-          }
-        ))
+      run.concurrently(("go", { holder.object = nil }), ("reap", { lifetime.tellMembers() }))
       LifetimeReaper.resume(lifetime)
       LifetimeReaper.waitUntilIdle()
       run.expect(heard.count <= 1, "heard \(heard.count) times")

@@ -43,7 +43,8 @@ extension ModelExplorer {
       if asked == nil, !Self.stopsAtFailure {
         explorer.mostPreemptions = most + 1
         explorer.reduces = true
-        explorer.mostSchedules = deeper ?? Self.allDeeper
+        // Each scenario has all with two preemptions, where that takes a few seconds.
+        explorer.mostSchedules = deeper.map { most == 1 ? max($0, Self.someOfTwo) : $0 } ?? Self.allDeeper
         guard explorer.findsNothing(mustBeComplete: deeper == nil, location, scenario) else { return }
       }
     }
@@ -69,6 +70,7 @@ extension ModelExplorer {
   /// For `.ci/check-mutations`. What is left of a run that has failed is not fit for others.
   private static let stopsAtFailure = setting("MODEL_STOPS_AT_FAILURE") != nil
   static let someDeeper = 4_000
+  private static let someOfTwo = 10_000
   private static let allDeeper = 200_000
   private static let randomSchedules = setting("MODEL_RANDOM") ?? 500
   private static let seconds = ProcessInfo.processInfo.environment["MODEL_SECONDS"].flatMap { Double($0) }
@@ -195,6 +197,18 @@ struct QueueScene: Sendable {
   }
 }
 
+extension OwnerLifetime {
+  /// What the reaper does when the lifetime has ended, on this thread. It is to be held meanwhile.
+  func tellMembers() {
+    var place: Int? = 0
+    while let start = place {
+      var taken: [any LifetimeMember] = []
+      place = takeMembers(from: start, limit: 1, into: &taken)
+      for member in taken { member.lifetimeDidEnd() }
+    }
+  }
+}
+
 extension ModelRun {
   /// For the scenario's main thread: goes on when the condition holds. A run in which it never does is found.
   func wait(_ name: StaticString, until condition: @escaping () -> Bool) {
@@ -214,11 +228,12 @@ extension ModelExplorer {
 
   /// A scenario of one queue. When its threads are over, all that is left in the queue is waited for before the last look.
   func exploreQueue(
-    limit: Int = 1, preemptions: Int = 2, reduces: Bool = false, random factor: Int = 1, hasOneThread: Bool = false,
+    limit: Int = 1, preemptions: Int = 2, reduces: Bool = false, deeper: Int? = someDeeper, random factor: Int = 1,
+    hasOneThread: Bool = false,
     _ location: SourceLocation = #_sourceLocation,
     _ threads: @escaping @Sendable (ModelRun, QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
   ) {
-    expectNothing(preemptions: preemptions, reduces: reduces, random: factor, location) { run in
+    expectNothing(preemptions: preemptions, reduces: reduces, deeper: deeper, random: factor, location) { run in
       let scene = QueueScene(limit: limit, underlyingQueue: hasOneThread ? DispatchQueue(label: "one thread") : nil)
       threads(run, scene)
       scene.wait()

@@ -67,11 +67,15 @@ import Testing
     }
   }
 
+  /// Without a start there is nothing to wait for, and two of these meet nowhere. Two who cancel have a test of their own.
+  private static let leftOut: Set<[Event]> = [[.wait, .wait], [.wait, .read], [.read, .read], [.cancel, .cancel]]
   private static let pairs: [[Event]] = Event.allCases.indices.flatMap { first in
     Event.allCases[first...].map { [Event.allCases[first], $0] }
-  }.filter { $0 != [.wait, .wait] && $0 != [.wait, .read] && $0 != [.read, .read] }.filter { !$0.contains(.wait) || $0.contains(.start) }
+  }.filter { !leftOut.contains($0) && (!$0.contains(.wait) || $0.contains(.start)) }
 
   @Test(arguments: pairs) func everyTwo(_ events: [Event]) { Self.explore(events, preemptions: 2) }
+
+  @Test func twoCancel() { Self.explore([.cancel, .cancel], preemptions: 2) }
 
   @Test(arguments: [
     [Event.start, .cancel, .end], [.start, .cancel, .wait], [.start, .end, .wait], [.start, .start, .end], [.cancel, .end, .observe],

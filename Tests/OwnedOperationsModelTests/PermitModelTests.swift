@@ -164,6 +164,49 @@ import Testing
     }
   }
 
+  /// Its start returns when what comes behind it has run.
+  private final class Starting: OwnedOperation, @unchecked Sendable {  // constants
+    let (hasBegun, mayReturn) = (Semaphore(), Semaphore())
+    private let bodies: Bodies
+
+    init(_ scene: QueueScene) {
+      bodies = scene.bodies
+      super.init(lifetime: scene.lifetime)
+    }
+
+    override var isAsynchronous: Bool { true }
+
+    override func perform() {
+      bodies.run()
+      hasBegun.signal()
+      mayReturn.wait()
+    }
+  }
+
+  @Test func anOperationIsFinishedWhileItsStartGoesOn() {
+    let name = "an asynchronous operation, whose start waits for the next, async, resume | finish"
+    ModelExplorer("permits: \(name)").exploreQueue(preemptions: 1, reduces: true) { run, scene in
+      let operation = Starting(scene)
+      scene.queue.isSuspended = true
+      scene.queue.addOperation(operation)
+      scene.queue.async(lifetime: scene.lifetime) {
+        scene.bodies.run()
+        operation.mayReturn.signal()
+      }
+      run.concurrently(
+        ("resume", { scene.queue.isSuspended = false }),
+        (
+          "finisher",
+          {
+            operation.hasBegun.wait()
+            operation.finish()
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
   // MARK: Tasks
 
   /// Of an operation in a scheduler, with a wait of its task that others look at.

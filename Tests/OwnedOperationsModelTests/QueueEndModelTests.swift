@@ -59,33 +59,42 @@ import Testing
     return (Holder(queue), Holder(queue), WeakReference(queue))
   }
 
-  /// The thread that has run the queue's job parks, and gives up, while the queue goes and another sends for a thread.
+  /// The thread that has run the queue's job parks, and gives up, while the queue goes and another sends for a thread. That one goes, too,
+  /// and neither when a thread gives up parking.
   @Test func theQueueGoesWhileTheParkedThreadGivesUp() {
-    ModelExplorer("queue: give up parking | let go | async to another queue", earlyTimeouts: 2).expectNothing(preemptions: 1) { run in
-      let (one, other, queue) = Self.held()
-      other.object = nil
-      let (scene, bodies, lifetime) = (QueueScene(), Bodies(), OwnerLifetime())
-      one.object?.async(lifetime: lifetime) { bodies.run() }
-      one.object?.waitUntilAllOperationsAreFinished()
+    ModelExplorer("queue: give up parking | let go | async to another queue, let go", earlyTimeouts: 2).expectNothing(preemptions: 1) {
+      run in
+      let (one, spare, queue) = Self.held()
+      let (another, otherSpare, otherQueue) = Self.held()
+      (spare.object, otherSpare.object) = (nil, nil)
+      let (bodies, lifetime) = (Bodies(), OwnerLifetime())
+      let use: @Sendable (Holder<OwnerScopedQueue>) -> Void = { holder in
+        holder.object?.async(lifetime: lifetime) { bodies.run() }
+        holder.object?.waitUntilAllOperationsAreFinished()
+      }
+      use(one)
       run.concurrently(
         ("let go", { one.object = nil }),
         (
           "adder",
           {
-            scene.add()
-            scene.wait()
+            use(another)
+            another.object = nil
           }
         ))
-      run.wait("the queue goes") { queue.object == nil }
-      run.expect(bodies.runs == 1 && scene.bodies.runs == 1, "\(bodies.runs) and \(scene.bodies.runs) bodies ran")
+      let time = ModelRun.now
+      run.wait("the queues go") { queue.object == nil && otherQueue.object == nil }
+      run.expect(ModelRun.now == time, "one went when a thread gave up parking")
+      run.expect(bodies.runs == 2, "\(bodies.runs) of 2 bodies ran")
     }
   }
 
-  /// A queue that is suspended by its first job, and goes on its worker's thread, with a second one that never runs. What that has captured
-  /// waits for a job of another queue.
-  @Test func whatGoesWithAQueueBlocksTheWorkersThread() {
-    let name = "queue: async, which suspends it, async, let go | async to another queue, for which what is left waits"
-    ModelExplorer(name).expectNothing(preemptions: 1) { run in
+  /// A queue that its job lets go of, and that goes on its worker's thread, perhaps. What goes with it waits for a job of another queue.
+  private static func exploreWhatIsLeft(
+    _ name: String, _ location: SourceLocation = #_sourceLocation,
+    _ add: @escaping @Sendable (OwnerScopedQueue, OwnerLifetime, Holder<OwnerScopedQueue>, Waiting) -> Void
+  ) {
+    ModelExplorer("queue: \(name)").expectNothing(preemptions: 1, location) { run in
       let (one, other, queue) = Self.held()
       let (scene, lifetime) = (QueueScene(), OwnerLifetime())
       let left = Holder(Waiting())
@@ -94,11 +103,7 @@ import Testing
         (
           "adder",
           {
-            one.object?.async(lifetime: lifetime) {
-              other.object?.isSuspended = true
-              other.object = nil
-            }
-            one.object?.async(lifetime: lifetime) { [waiting = left.object] in withExtendedLifetime(waiting) {} }
+            if let queue = one.object, let waiting = left.object { add(queue, lifetime, other, waiting) }
             (one.object, left.object) = (nil, nil)
           }
         ),
@@ -114,6 +119,26 @@ import Testing
         ))
       run.wait("the queue goes") { queue.object == nil }
       scene.expect(run, runs: 1)
+    }
+  }
+
+  /// A job that never runs: the first one suspends the queue.
+  @Test func whatGoesWithAQueueBlocksTheWorkersThread() {
+    Self.exploreWhatIsLeft("async, which suspends it, async, let go | async to another queue, for which what is left waits") {
+      queue, lifetime, other, waiting in
+      queue.async(lifetime: lifetime) {
+        other.object?.isSuspended = true
+        other.object = nil
+      }
+      queue.async(lifetime: lifetime) { withExtendedLifetime(waiting) {} }
+    }
+  }
+
+  @Test func theErrorHandlerOfAQueueBlocksTheWorkersThread() {
+    Self.exploreWhatIsLeft("onError, async, let go | async to another queue, for which the handler waits") {
+      queue, lifetime, other, waiting in
+      queue.onError = { _, _ in withExtendedLifetime(waiting) {} }
+      queue.async(lifetime: lifetime) { other.object = nil }
     }
   }
 
@@ -137,6 +162,64 @@ import Testing
         ), ("other", { other.object = nil }))
       run.wait("bodies") { bodies.runs == 2 }
       run.wait("the queue goes") { queue.object == nil }
+    }
+  }
+
+  // MARK: Heirs
+
+  /// The facade outlives the queue. What is added through it runs, in the queue or in its heir.
+  @Test func theQueueGoesWhileItsFacadeIsUsed() {
+    ModelExplorer("queue: async, let go | add to its facade").expectNothing(preemptions: 2) { run in
+      let (one, other, queue) = Self.held()
+      let facade = one.object?.operationQueue
+      other.object = nil
+      let (bodies, lifetime) = (Bodies(), OwnerLifetime())
+      run.concurrently(
+        (
+          "let go",
+          {
+            one.object?.async(lifetime: lifetime) { bodies.run() }
+            one.object = nil
+          }
+        ), ("facade", { facade?.addOperation { bodies.run() } }))
+      facade?.waitUntilAllOperationsAreFinished()
+      run.wait("the queue goes") { queue.object == nil }
+      run.expect(bodies.runs == 2, "\(bodies.runs) of 2 bodies ran")
+    }
+  }
+
+  /// Of a suspended queue, whose heir hears of the end, whoever comes first.
+  @Test func anOwnerEndsWhileItsWorkGoesToTheHeir() {
+    ModelExplorer("queue: async, suspended, let go | end, reap").expectNothing(preemptions: 2) { run in
+      let (one, other, queue) = Self.held()
+      let facade = one.object?.operationQueue
+      other.object = nil
+      let (bodies, lifetime) = (Bodies(), OwnerLifetime())
+      let captured = Holder(ModelFlag())
+      let isCaptured = WeakReference(captured.object!)
+      one.object?.isSuspended = true
+      one.object?.async(lifetime: lifetime) { [flag = captured.object] in
+        flag?.count += 1
+        bodies.run()
+      }
+      captured.object = nil
+      LifetimeReaper.hold(lifetime)
+      run.concurrently(
+        ("let go", { one.object = nil }),
+        (
+          "end",
+          {
+            lifetime.end()
+            lifetime.tellMembers()
+          }
+        ))
+      LifetimeReaper.resume(lifetime)
+      LifetimeReaper.waitUntilIdle()
+      run.expect(queue.object == nil, "the queue is still there")
+      run.expect(isCaptured.object == nil, "what the job has captured is still there")
+      facade?.isSuspended = false
+      facade?.waitUntilAllOperationsAreFinished()
+      run.expect(bodies.runs == 0, "it ran after the end")
     }
   }
 }

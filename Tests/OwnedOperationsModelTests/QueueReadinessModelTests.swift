@@ -111,21 +111,40 @@ import Testing
     }
   }
 
-  /// It may be refused, or cancelled in the queue; what depends on it runs all the same.
-  @Test func whatIsBehindAnOperationRunsWhenItsOwnerEnds() {
-    ModelExplorer("queue: add, wait for a plain operation behind it | end", timePasses: true).exploreQueue(reduces: true) { run, scene in
+  /// An operation of an owner that ends. It may be refused, or cancelled in the queue; what depends on it runs all the same.
+  private static func exploreRefusal(
+    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation,
+    _ end: @escaping @Sendable (OwnerLifetime) -> Void
+  ) {
+    ModelExplorer("queue: add, wait for a plain operation behind it | \(name)", timePasses: true).exploreQueue(
+      preemptions: preemptions, reduces: true, location
+    ) { run, scene in
       let owner = OwnerLifetime()
       let first = OwnedBlockOperation(lifetime: owner) { scene.bodies.run() }
       let last = ModelFlag()
       let plain = BlockOperation { last.count += 1 }
       plain.addDependency(first)
       scene.queue.addOperation(plain)
-      run.concurrently(("adder", { try? scene.queue.enqueue([first]) }), ("end", { owner.end() }))
+      run.concurrently(("adder", { try? scene.queue.enqueue([first]) }), ("end", { end(owner) }))
       LifetimeReaper.waitUntilIdle()
       scene.wait()
       run.expect(last.count == 1, "what is behind it ran \(last.count) times")
     } atEnd: { run, scene in
       run.expect(scene.bodies.runs <= 1, "it ran \(scene.bodies.runs) times")
+    }
+  }
+
+  @Test func whatIsBehindAnOperationRunsWhenItsOwnerEnds() {
+    Self.exploreRefusal("end") { $0.end() }
+  }
+
+  /// The reaper may come at any moment: the operation finishes before the refusal says that nobody will start it, or after.
+  @Test func whatIsBehindAnOperationRunsWhoeverIsFirst() {
+    Self.exploreRefusal("end, reap", preemptions: 1) { owner in
+      LifetimeReaper.hold(owner)
+      owner.end()
+      owner.tellMembers()
+      LifetimeReaper.resume(owner)
     }
   }
 

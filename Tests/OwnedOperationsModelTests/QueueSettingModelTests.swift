@@ -106,6 +106,29 @@ import Testing
     }
   }
 
+  /// The idle queue may forget its owner at any moment, and not that it is suspended.
+  @Test func anIdleQueueIsTidiedWhileAnOwnerIsSuspended() {
+    ModelExplorer("queue: suspend the owner, async, resume it, wait | tidy up", timePasses: true).exploreQueue { run, scene in
+      scene.addAndWait(1)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.setSuspended(true, ownedBy: scene.lifetime)
+            scene.bodies.hasEnded = true
+            scene.add()
+            Platform.sleep(microseconds: 1)
+            scene.bodies.hasEnded = false
+            scene.queue.setSuspended(false, ownedBy: scene.lifetime)
+            scene.wait()
+          }
+        ), ("tidy up", { scene.queue.tidyUp() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+      run.expect(scene.bodies.startsAfterEnd == 0, "it began while its owner was suspended")
+    }
+  }
+
   /// Also while the worker that had the work before is still about to leave: what a barrier leaves to be released comes first.
   @Test func whatIsAddedAfterTheUnderlyingQueueWasSetRunsThere() {
     ModelExplorer("queue: async, barrier, wait, underlyingQueue, async, wait").exploreQueue { run, scene in

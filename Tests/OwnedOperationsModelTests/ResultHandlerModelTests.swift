@@ -5,7 +5,7 @@ import Testing
 
 /// Work without an owner, whose result goes to a handler that has one: called once, after the work, not after the owner's end.
 @Suite(.serialized) struct ResultHandlerModelTests {
-  /// What is done in the queue, and what its handler got, which runs as a job of the owner's in another queue.
+  /// What is done in the queue, and what its handler got, which runs as a job of the owner's in another queue, or at once.
   private final class Work: @unchecked Sendable {  // the baton holder's
     let run: ModelRun
     let scene: QueueScene
@@ -19,12 +19,17 @@ import Testing
     private var isInside = false
     private let book = ModelObject("work")
 
-    init(_ run: ModelRun, _ scene: QueueScene) {
+    /// - Parameter isHandledAtOnce: whether the handler is no job of another queue.
+    init(_ run: ModelRun, _ scene: QueueScene, isHandledAtOnce: Bool) {
       (self.run, self.scene) = (run, scene)
       isCaptured = WeakReference(captured.object!)
       let (place, lifetime) = (place, scene.lifetime)
       let handler = ResultHandler<Int>(lifetime) { [unowned self, flag = captured.object] result in
         run.expect(!isInside, "the handler is called while the work is under way")
+        if isHandledAtOnce {
+          flag?.count += 1
+          return noteResult(result)
+        }
         place.queue.async(lifetime: lifetime) {
           flag?.count += 1
           self.noteResult(result)
@@ -65,12 +70,12 @@ import Testing
   }
 
   private static func explore(
-    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation,
+    _ name: String, preemptions: Int = 2, isHandledAtOnce: Bool = false, _ location: SourceLocation = #_sourceLocation,
     _ threads: @escaping @Sendable (ModelRun, Work) -> Void,
     atEnd look: @escaping @Sendable (ModelRun, Work) -> Void
   ) {
     ModelExplorer("handlers: \(name)").expectNothing(preemptions: preemptions, reduces: true, location) { run in
-      let work = Work(run, QueueScene())
+      let work = Work(run, QueueScene(), isHandledAtOnce: isHandledAtOnce)
       threads(run, work)
       work.waitForAll()
       run.expect(work.operation.isFinished, "it has not finished")
@@ -115,11 +120,28 @@ import Testing
     }
   }
 
+  @Test func theWorkIsCancelledInTheQueue() {
+    Self.explore("run | cancel", preemptions: 1) { run, work in
+      run.concurrently(("adder", { try? work.scene.queue.enqueue([work.operation]) }), ("cancel", { work.operation.cancel() }))
+    } atEnd: { run, work in
+      run.expect(work.results == 1, "the handler got \(work.results) results")
+    }
+  }
+
   @Test func theWorkIsCancelledWhileItsOwnerEnds() {
-    Self.explore("run | cancel | end", preemptions: 0) { run, work in
+    Self.explore("run | cancel | end", preemptions: 1, isHandledAtOnce: true) { run, work in
       run.concurrently(
         ("adder", { try? work.scene.queue.enqueue([work.operation]) }), ("cancel", { work.operation.cancel() }),
         ("end", { work.scene.end() }))
+    } atEnd: { run, work in
+      run.expect(work.results <= 1, "the handler got \(work.results) results")
+    }
+  }
+
+  @Test func theWorkIsCancelledWhileItStartsAndItsOwnerEnds() {
+    Self.explore("start | cancel | end", preemptions: 2, isHandledAtOnce: true) { run, work in
+      run.concurrently(
+        ("start", { work.operation.start() }), ("cancel", { work.operation.cancel() }), ("end", { work.scene.end() }))
     } atEnd: { run, work in
       run.expect(work.results <= 1, "the handler got \(work.results) results")
     }

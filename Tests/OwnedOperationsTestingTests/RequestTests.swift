@@ -101,6 +101,27 @@ import Testing
     if case .failure(.timedOut)? = operation.result {} else { Issue.record("its result is another") }
   }
 
+  /// The transfer goes on in real time, whatever the test's clock says.
+  @Test(.timeLimit(.minutes(1))) func whatWaitsForATransferIsSuspendedElsewhere() async throws {
+    let queue = OwnerScopedQueue(virtualTime: time, name: "queue")
+    let owner = OwnerLifetime(name: "owner")
+    let operation = client().operation(for: Request(.get, "never"), lifetime: owner, decoding: .string)
+    operation.name = "download"
+    queue.addOperation(operation)
+    let outcome = time.runUntilIdle()
+    #expect(outcome.isIdle)
+    let suspended = outcome.suspendedElsewhere
+    #expect(
+      suspended.count == 1 && suspended.allSatisfy { "\($0)".hasSuffix("\"download\" of \"owner\" in \"queue\": suspended elsewhere") })
+    owner.end()
+    // The end comes to it from threads of the session's.
+    while !operation.isFinished {
+      time.runUntilIdle()
+      await Task.yield()
+    }
+    #expect(time.runUntilIdle().suspendedElsewhere.isEmpty)
+  }
+
   /// One after the other, as the dependency has it, each begun by the test.
   @Test(.timeLimit(.minutes(1))) func aRequestThatDependsOnAnotherBeginsWhenTheTestSaysSo() async throws {
     let queue = OwnerScopedQueue(virtualTime: time)

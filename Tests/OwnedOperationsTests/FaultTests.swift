@@ -10,19 +10,24 @@
   @Suite struct FaultTests {
     // MARK: Bodies that exit their thread
 
-    /// As with a block on plain GCD, which says so: "premature thread exit". A body's thread is GCD's, and what stands on its stack below
-    /// the body would be lost, so there is nothing to go on with.
+    /// By the signal by which a block on plain GCD stops it, which calls that "premature thread exit". A body's thread is GCD's, and what
+    /// stands on its stack below the body would be lost, so there is nothing to go on with.
     @Test(.enabled(if: !Sanitizer.isActive)) func aBodyThatExitsItsThreadStopsTheProcess() async {
-      await #expect(processExitsWith: .failure) {
+      let result = await #expect(processExitsWith: .failure) {
         Limits.noCore()
         OwnerScopedQueue().async(lifetime: .forTests) { pthread_exit(nil) }
         sleep(60)  // the process doesn't come to the end of it
       }
-      await #expect(processExitsWith: .failure) {
+      let plain = await #expect(processExitsWith: .failure) {
         Limits.noCore()
         DispatchQueue.global().async { pthread_exit(nil) }
         sleep(60)
       }
+      guard case .signal(let signal)? = result?.exitStatus, case .signal(let plainSignal)? = plain?.exitStatus else {
+        Issue.record("they ended with \(String(describing: result)) and \(String(describing: plain)), not by a signal")
+        return
+      }
+      #expect(signal == plainSignal && signal != SIGSEGV)
     }
 
     // MARK: Bodies that throw, or whose child process crashes
@@ -52,9 +57,10 @@
 
     // MARK: Memory that runs out
 
-    /// Clear: the process ends with a signal, soon, and not in a hang; what had run until then had run once.
+    /// Clear: it is the allocation that stops the process, which says so, soon, and not what comes of going on without. (Then it would
+    /// print a trace of the stack, for which there is no memory either; so which signal it is says nothing.)
     @Test(.enabled(if: !Sanitizer.isActive)) func aQueueThatMemoryRunsOutForStopsTheProcess() async {
-      let result = await #expect(processExitsWith: .failure) {
+      let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
         Limits.noCore()
         let queue = OwnerScopedQueue()
         queue.isSuspended = true
@@ -63,10 +69,12 @@
         while DispatchTime.now() < end { queue.async(lifetime: .forTests) {} }
         _exit(EXIT_SUCCESS)  // it has not stopped
       }
-      guard case .signal? = result?.exitStatus else {
+      guard let result, case .signal = result.exitStatus else {
         Issue.record("it ended with \(String(describing: result?.exitStatus)), not by a signal")
         return
       }
+      let text = String(decoding: result.standardErrorContent, as: UTF8.self)
+      #expect(text.hasPrefix("Fatal error: failed to allocate "), "it says \(text.prefix(200))")
     }
 
     /// A body may use all that there is, and give it back.

@@ -49,7 +49,7 @@ final class OperationOwnerHold: Sendable {
       return (true, false)
     }
     // A worker has the item in hand.
-    if !isKept { hold.endWithoutRelease(new) }
+    if !isKept { hold.endInBackground(new) }
     return !isOver
   }
 

@@ -186,7 +186,7 @@ final class OwnerHold: Sendable {
     DeferredReleases.add(BodyReference(self, object))
   }
 
-  /// `end`, on this thread if somebody else holds the object, and so nothing is released.
+  /// `end`, on this thread if somebody else holds the object; then the owner's deinit runs here only if they let go of it just now.
   func endWithoutRelease(_ object: Retained<AnyObject>) {
     if isHeldByOthers(object.borrowed) { end(object) } else { endInBackground(object) }
   }

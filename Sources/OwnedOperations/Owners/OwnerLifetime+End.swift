@@ -108,6 +108,9 @@ extension OwnerLifetime {
   func close(_ reason: OwnerEndReason) -> Closed? {
     guard word.load(ordering: .relaxed) & Flag.ended == 0 else { return nil }
     var closed = Closed()
+    var hooks: OwnerHookList?
+    let takesHooksEarly = if case .parentEnded = reason { Mutation.hookIsLostToTheParent.isOn } else { false }
+    if takesHooksEarly { lock.withLock { swap(&hooks, &guarded.hooks) } }
     lock.lock()
     var word = word.load(ordering: .relaxed)
     guard word & Flag.ended == 0 || Mutation.endsTwice.isOn, isConcerned(by: reason) else {
@@ -115,8 +118,8 @@ extension OwnerLifetime {
       return nil
     }
     word |= Flag.ended | reason.code << Flag.reasonShift
-    var hooks: OwnerHookList?
-    swap(&hooks, &guarded.hooks)
+    if !takesHooksEarly { swap(&hooks, &guarded.hooks) }
+    if Mutation.hookRunsBeforeTheEnd.isOn, let hooks { closed.hooks = hooks.close() }
     if let relations = guarded.relations {
       if case .parentEnded(let parent) = reason { relations.endedParent = parent }
       swap(&closed.parent, &relations.parent)
@@ -133,7 +136,7 @@ extension OwnerLifetime {
     self.word.store(word, ordering: .sequentiallyConsistent)
     let hasAnyToTell = guarded.members.hasAnyToTell
     lock.unlock()
-    if let hooks { closed.hooks = hooks.close() }
+    if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
     OwnerIDRegistry.shared.markEnded(id, on: page)
     if hasAnyToTell { LifetimeReaper.reap(self) }
     return closed

@@ -75,7 +75,8 @@ public final class OwnerScopedQueue: Sendable {
   }
 
   deinit {
-    WorkerThreads.stopLooking()  // the thread may be a worker's, and what goes with the queue is somebody's
+    // The thread may be a worker's, and what goes with the queue is somebody's.
+    if !Mutation.looksWhileTheQueueGoes.isOn { WorkerThreads.stopLooking() }
     bequeath()
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
     let (deferredReleases, departed, runs) = core.note { scheduler in

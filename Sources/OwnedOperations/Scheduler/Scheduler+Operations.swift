@@ -167,7 +167,7 @@ extension Scheduler {
   private mutating func setWorkerOutside(of operation: OwnedOperation) {
     guard let worker = workers.active.first(where: { $0.isInside(operation) }) else { return }
     reclaimBatch(from: worker)
-    if worker.isInside(operation) { setOutside(worker) }
+    if worker.isInside(operation), !Mutation.finishedStartKeepsItsPermit.isOn { setOutside(worker) }
   }
 
   /// - Parameter isFromElsewhere: the thread is not that of the worker which has the operation's item, if one has.

@@ -208,7 +208,8 @@ struct Scheduler: ~Copyable {
   }
 
   private func makeOwnerQueue(_ lifetime: OwnerLifetime, in phase: BarrierPhase) -> OwnerQueue {
-    let ownerQueue = OwnerQueue(lifetime: lifetime, home: phase, listener: listener, isSuspended: isSuspended(lifetime))
+    let isSuspended = isSuspended(lifetime) && !Mutation.suspensionIsForgotten.isOn
+    let ownerQueue = OwnerQueue(lifetime: lifetime, home: phase, listener: listener, isSuspended: isSuspended)
     ownerQueue.awaited = waits[lifetime]
     return ownerQueue
   }

@@ -58,7 +58,8 @@ struct HeldOwner: ~Copyable {
     if hold != nil { letGoOfOwner() }
   }
 
-  /// Before work of somebody else's, which is in hand and must not be held up: the owner's deinit runs in the background.
+  /// Before work of somebody else's, which is in hand and must not be held up: the owner's deinit runs in the background. Also if somebody
+  /// else holds the owner now: they may be the first to let go of it.
   mutating func letGoInBackground() {
     if hold != nil { letGoOfOwner(inBackground: true) }
   }
@@ -68,7 +69,7 @@ struct HeldOwner: ~Copyable {
     guard let hold, let object else { return }
     OwnerBodyFrame.leave(frame)
     (lifetime, self.hold, self.object) = (nil, nil, nil)
-    hold.with { if inBackground { $0.endWithoutRelease(object) } else { $0.end(object) } }
+    hold.with { if inBackground { $0.endInBackground(object) } else { $0.end(object) } }
     hold.release()
   }
 }

@@ -186,8 +186,8 @@ final class QueueReference: Sendable {
   private let isToBeTidied = Atomic(false)
 
   private struct Succession {
-    /// Entered from the making of the facade until the queue has gone, and its heir is known.
-    var group: DispatchGroup?
+    /// There from the making of the facade on. Signalled when the queue has gone, and its heir is known; who has waited signals it again.
+    var isSettled: Semaphore?
     var heir: QueueReference?
   }
 
@@ -211,25 +211,27 @@ final class QueueReference: Sendable {
   private var found: (host: AnyObject, core: Borrowed<QueueCore>)? { memory.retained().map { ($0, core) } ?? foundHeir }
 
   private var foundHeir: (host: AnyObject, core: Borrowed<QueueCore>)? {
-    guard let group = succession.withLock({ $0.group }) else { return nil }
-    group.wait()
+    guard let isSettled = succession.withLock({ $0.isSettled }) else { return nil }
+    if !Mutation.heirIsNotWaitedFor.isOn {
+      isSettled.wait()
+      isSettled.signal()
+    }
     return succession.withLock { $0.heir }?.found
   }
 
   /// The queue may have an heir. Called once, while somebody holds the queue.
   func expectSuccession() {
-    let group = DispatchGroup()
-    group.enter()
-    succession.withLock { $0.group = group }
+    let isSettled = Semaphore()
+    succession.withLock { $0.isSettled = isSettled }
   }
 
   /// In the queue's deinit, once, if a succession was expected.
   func settleSuccession(_ heir: QueueReference?) {
-    let group = succession.withLock { succession in
+    let isSettled = succession.withLock { succession in
       succession.heir = heir
-      return succession.group
+      return succession.isSettled
     }
-    group?.leave()
+    isSettled?.signal()
   }
 }
 

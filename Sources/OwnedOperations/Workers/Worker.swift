@@ -88,6 +88,8 @@ final class Worker: DueWorker {
     return isLast ? reference : nil
   }
 
+  override var queue: AnyObject? { host.object }
+
   // MARK: The worker of this thread
 
   static var isOnThisThread: Bool { ThreadSlot.worker.pointer != nil }

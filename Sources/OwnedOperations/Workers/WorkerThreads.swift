@@ -187,9 +187,12 @@ final class WorkerThreads: Sendable {
 
   private func runWorkers(on thread: WorkerThread) {
     ThreadSlot.lookingFor.pointer = Borrowed(self).address  // as it was counted when it was sent for
+    var kept: AnyObject?  // only for `Mutation.parkedThreadKeepsItsQueue`
     while let worker = nextWorker(for: thread) {
+      if Mutation.parkedThreadKeepsItsQueue.isOn { kept = worker.queue }
       if let queue = worker.drainQueue() { IdleQueues.note(queue) }
     }
+    withExtendedLifetime(kept) {}
   }
 
   private func nextWorker(for thread: WorkerThread) -> DueWorker? {
@@ -247,6 +250,9 @@ class DueWorker: ScheduledWorker {
   /// Works until there is nothing for this worker to do. From then on others may dispatch it: it is touched no more.
   /// - Returns: the queue, if it has no other worker now.
   func drainQueue() -> (any IdleQueue)? { nil }
+
+  /// Only for `Mutation.parkedThreadKeepsItsQueue`.
+  var queue: AnyObject? { nil }
 }
 
 /// One of the threads: where it waits while it is parked.

@@ -10,7 +10,7 @@ enum Mutation: String, CaseIterable {
   /// A start that has been claimed runs the work without a look at the lifetime.
   case startSkipsTheLifetime  // everyTwo
   /// Who is cancelled already handles the cancellation again.
-  case cancelsTwice  // everyTwo
+  case cancelsTwice  // twoCancel
   /// Who finishes doesn't claim the finish.
   case finishesTwice  // twoFinishAnAsynchronousOperation
   /// The scheduler starts an operation though a dependency was added meanwhile.
@@ -26,7 +26,7 @@ enum Mutation: String, CaseIterable {
   /// An operation of a list that was refused as a whole stays in the scheduler's hands.
   case takenBackStaysAttached  // oneOperationIsAddedToTwoQueues
   /// Nobody tells those who depend on it of the finish of an operation that was refused for its owner's end.
-  case refusalTellsNobody  // whatIsBehindAnOperationRunsWhenItsOwnerEnds
+  case refusalTellsNobody  // whatIsBehindAnOperationRunsWhoeverIsFirst
 
   // Dependencies: DependencyModelTests
   /// A dependency can be resolved before it is counted.
@@ -41,6 +41,10 @@ enum Mutation: String, CaseIterable {
   case secondEndMissesTheTree
   /// A hook is added to a list that has been closed.
   case hookMissesTheEnd  // aHookThatComesWhileItEndsRunsOnce
+  /// A parent that ends takes a child's hooks out before it ends the child.
+  case hookIsLostToTheParent  // aHookComesWhileTheParentEnds
+  /// A hook that comes while the list of hooks is being closed runs though the lifetime is alive.
+  case hookRunsBeforeTheEnd  // aHookComesWhileTheParentEnds
   /// A child is added to a parent that has ended.
   case childMissesTheEnd  // aChildThatJoinsAParentThatEndsEndsToo
   /// Two links that make a cycle are not looked at one after the other.
@@ -129,6 +133,8 @@ enum Mutation: String, CaseIterable {
   case workInHandStays  // aBatchInHandIsCancelled
   /// What several workers give back comes in the order in which they took it, each before the one that took earlier.
   case batchesComeBackReversed  // twoBatchesComeBackInTheirOrder
+  /// An owner that is suspended goes on when the idle queue has forgotten it and it comes back.
+  case suspensionIsForgotten  // anIdleQueueIsTidiedWhileAnOwnerIsSuspended
 
   // Owners that take turns: QueueFairnessModelTests
   /// Where owners take turns, a worker takes several of the only one there is.
@@ -141,6 +147,12 @@ enum Mutation: String, CaseIterable {
   case workStaysAfterTheEnd  // whatIsSuspendedIsReleasedAtTheEnd
   /// Work that is added where an end has found nothing is not looked after.
   case restIsNotLookedAtAgain  // whatIsAddedWhileAnOwnerAtRestEndsIsReleased
+  /// A thread keeps the queue of the worker that it has run last, until it runs another or gives up parking.
+  case parkedThreadKeepsItsQueue  // theQueueGoesWhileTheParkedThreadGivesUp
+  /// A thread on which a queue goes counts as looking for work meanwhile.
+  case looksWhileTheQueueGoes  // theErrorHandlerOfAQueueBlocksTheWorkersThread
+  /// Who comes for a queue that has gone doesn't wait for its heir.
+  case heirIsNotWaitedFor  // anOwnerEndsWhileItsWorkGoesToTheHeir
 
   // Jobs that a worker's own jobs add: NestedWorkModelTests
   /// A worker adds to a list that has been closed, and begins what is in it.
@@ -181,6 +193,8 @@ enum Mutation: String, CaseIterable {
   case everyWaitYields  // aBodyWaitsForWorkOfAnotherQueue
   /// An asynchronous operation that goes on without its worker has no permit.
   case detachedTakesNoPermit  // whatIsTakenTogetherWithAnAsynchronousOperationWaitsForIt
+  /// A worker keeps its permit in the start of an asynchronous operation that somebody else has finished.
+  case finishedStartKeepsItsPermit  // anOperationIsFinishedWhileItsStartGoesOn
   /// A worker goes on with what it has taken beside an asynchronous operation that goes on without it.
   case batchGoesOnBesideADetached  // whatIsTakenTogetherWithAnAsynchronousOperationWaitsForIt
   /// A body whose wait is over goes on though its owner has as many running as may.
