@@ -203,7 +203,7 @@ extension OwnerScopedQueue {
     }
   }
 
-  struct PlayedWorker {
+  struct PlayedWorker: @unchecked Sendable {  // whose worker is handed on
     fileprivate let worker: ScheduledWorker
     /// Of the items that it has taken.
     let count: Int

@@ -38,6 +38,10 @@ extension OwnerScopedQueue {
     let heir = OwnerScopedQueue(
       name: nil, limit: Self.defaultMaxConcurrentOperationCount, qualityOfService: .default, underlyingQueue: nil,
       driving: core.driver.map { QueueDriving($0, isShuffled: false) })
+    if Mutation.heirIsKnownTooEarly.isOn {
+      reference?.settleSuccession(heir.reference)
+      heir.core.followUp()  // somebody may come before
+    }
     core.exchange(with: heir.core)
     let refused = refusedJobs.value
     heir.core.note { scheduler in

@@ -151,6 +151,8 @@ enum Mutation: String, CaseIterable {
   case parkedThreadKeepsItsQueue  // theQueueGoesWhileTheParkedThreadGivesUp
   /// A thread on which a queue goes counts as looking for work meanwhile.
   case looksWhileTheQueueGoes  // theErrorHandlerOfAQueueBlocksTheWorkersThread
+  /// The heir of a queue can be found before it has what the queue leaves.
+  case heirIsKnownTooEarly  // theQueueGoesWhileItsFacadeIsUsed
   /// Who comes for a queue that has gone doesn't wait for its heir.
   case heirIsNotWaitedFor  // anOwnerEndsWhileItsWorkGoesToTheHeir
 
