@@ -187,8 +187,8 @@ struct DirectoryTotals: Sendable {
 
   mutating func add(_ other: DirectoryTotals) {
     files += other.files
-    bytes += other.bytes
+    bytes = .sum(bytes, other.bytes)
     duplicates += other.duplicates
-    duplicateBytes += other.duplicateBytes
+    duplicateBytes = .sum(duplicateBytes, other.duplicateBytes)
   }
 }

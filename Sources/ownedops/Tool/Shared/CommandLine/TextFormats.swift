@@ -50,6 +50,14 @@ enum ByteCount {
   }
 }
 
+extension Int {
+  /// A sum of sizes: of sparse files there may be more than a number holds, which is as much as can be said then.
+  static func sum(_ left: Int, _ right: Int) -> Int {
+    let (sum, overflows) = left.addingReportingOverflow(right)
+    return overflows ? right < 0 ? .min : .max : sum
+  }
+}
+
 /// How numbers are shown.
 enum Shown {
   /// For example `12,345`.
