@@ -71,6 +71,17 @@ struct RunTests {
     #expect(lastLine(outcome) == "2 succeeded, 1 failed, 0 cancelled; failed: hopeless")
   }
 
+  @Test func theEnvironmentIsPassedOnAlsoWhereItIsNotText() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let show = #"["sh","-c","printf '%s,%s,%s' \"$X\" \"$Y\" \"$Z\" | od -An -c"]"#
+    let changed = #"{"name":"changed","after":["plain"],"environment":{"Y":"new","Z":"é"},"command":\#(show)}"#
+    try directory.write("g", #"{"jobs":[{"name":"plain","command":\#(show)},\#(changed)]}"#)
+    let outcome = try await ToolBinary.shell(#"X=$(printf 'a\377b') Y=old; export X Y; exec "$OWNEDOPS" run g"#, in: directory)
+    let lines = outcome.output.split(separator: "\n").filter { $0.hasPrefix(" ") }.map { $0.filter { $0 != " " } }
+    #expect(lines == ["a377b,old,", "a377b,new,303251"], "\(outcome.output)")
+  }
+
   @Test func noMoreJobsOfAnOwnerRunThanItAllows() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -290,7 +301,7 @@ struct RunTests {
     defer { directory.remove() }
     // Optimised, two seconds, otherwise four times that; the bound leaves room for machines of any kind.
     let count = Sanitizer.isActive ? 20_000 : 200_000
-    var jobs = [shell("j0", "exit 1")]
+    var jobs = [shell("j0", "grep VmHWM /proc/$PPID/status; exit 1")]
     for number in 1..<count {
       jobs.append("{\"name\":\"j\(number)\",\"after\":[\"j\(number - 1)\",\"j\(number / 2)\"],\"command\":[\"true\"]}")
     }
@@ -302,6 +313,12 @@ struct RunTests {
     #expect(outcome.status == 1)
     #expect(lastLine(outcome) == "0 succeeded, 1 failed, \(Shown.count(count - 1)) cancelled; failed: j0")
     #expect(time < .seconds(30))
+    #if os(Linux)
+      // In kB.
+      let memory = outcome.output.split(separator: "\n").first { $0.hasPrefix("VmHWM:") }?.split { !$0.isNumber }.first.flatMap { Int($0) }
+      print("and at most \(memory ?? 0) kB by the time of the first command")
+      #expect(try #require(memory) < 300_000 || Sanitizer.isActive)
+    #endif
   }
 
   @Test func aJobThatComesAfterAllOthersAndAnOwnerForEachAreReadAndDrawnWithinSeconds() throws {

@@ -13,6 +13,9 @@
       return 0
     }
 
+    /// A file in memory. There is no such call here.
+    static func openMemory() -> Int32? { nil }
+
     /// A pair of connected sockets that commands don't inherit.
     /// - Returns: as `socketpair`.
     static func openSockets(_ ends: inout [Int32]) -> Int32 {
@@ -79,6 +82,9 @@
     static func adoptOrphans() {}
 
     // MARK: This process
+
+    /// The environment as it is now: pairs `NAME=value`, and nil behind the last.
+    static var environment: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>? { _NSGetEnviron().pointee }
 
     /// Where its program is. `Bundle` tells that here.
     static var programPath: String? { nil }

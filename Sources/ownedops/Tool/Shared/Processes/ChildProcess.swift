@@ -97,19 +97,32 @@ enum ChildProcess {
   private typealias Strings = UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
 
   private static func withArguments<Result>(_ words: [String], _ body: (Strings) -> Result) -> Result {
-    var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) }
-    pointers.append(nil)
-    defer { for pointer in pointers { free(pointer) } }
-    // The array is not empty, so there is a base address.
-    return pointers.withUnsafeMutableBufferPointer { buffer in body(buffer.baseAddress.unsafelyUnwrapped) }
+    withStrings(words.map { strdup($0) }, body)
   }
 
-  /// What was there when the tool began; nobody changes it.
-  private static let inherited = ProcessInfo.processInfo.environment
-  private static let inheritedWords = inherited.map { "\($0.key)=\($0.value)" }
+  /// - Parameter strings: freed afterwards.
+  private static func withStrings<Result>(_ strings: [UnsafeMutablePointer<CChar>?], _ body: (Strings) -> Result) -> Result {
+    defer { for string in strings { free(string) } }
+    var ended = strings + [nil]
+    // The array is not empty, so there is a base address.
+    return ended.withUnsafeMutableBufferPointer { buffer in body(buffer.baseAddress.unsafelyUnwrapped) }
+  }
+
+  /// What was there when the first command was started, in bytes, because it need not be text: pairs `NAME=value`, each with its NUL.
+  /// Nobody changes it.
+  private static let inherited: [[CChar]] = {
+    var pairs: [[CChar]] = []
+    var next = System.environment
+    while let place = next, let pair = place.pointee {
+      pairs.append(Array(UnsafeBufferPointer(start: pair, count: strlen(pair) + 1)))
+      next = place + 1
+    }
+    return pairs
+  }()
 
   private static func withEnvironment<Result>(_ changes: [String: String], _ body: (Strings) -> Result) -> Result {
-    guard !changes.isEmpty else { return withArguments(inheritedWords, body) }
-    return withArguments(inherited.merging(changes) { $1 }.map { "\($0.key)=\($0.value)" }, body)
+    let names = changes.keys.map { "\($0)=".utf8.map { CChar(bitPattern: $0) } }
+    let kept = names.isEmpty ? inherited : inherited.filter { pair in !names.contains { pair.starts(with: $0) } }
+    return withStrings(kept.map { strdup($0) } + changes.map { strdup("\($0.key)=\($0.value)") }, body)
   }
 }
