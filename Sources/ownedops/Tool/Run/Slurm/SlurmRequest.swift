@@ -38,7 +38,7 @@ struct SlurmRequest: Hashable, Sendable {
   /// The arguments that say this, and nothing of whose it is.
   func words(_ options: SlurmOptions) -> [String] {
     var words = ["--nice=\(nice)", "--cpus-per-task=\(processors)"]
-    if memory > 0 { words.append("--mem=\((memory + (1 << 20) - 1) >> 20)M") }
+    if memory > 0 { words.append("--mem=\((memory - 1) >> 20 + 1)M") }
     if let timeLimit { words.append("--time=\(timeLimit)") }
     if let gpus = cluster?.gpus { words.append("--gpus=\(gpus)") }
     if let partition = cluster?.partition ?? options.partition { words.append("--partition=\(partition)") }
