@@ -48,6 +48,59 @@ struct ResumeTests {
     #expect(directory.read("log") == "a\nb\nb\nc\n")
   }
 
+  /// An accent of its own and a letter that has one look the same, and are equal to Swift; to a command they are not.
+  @Test func whatHasChangedInItsBytesOnlyRunsAgain() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    func write(_ accent: String) throws {
+      let more = #""environment":{"A":"\#(accent)"}"#
+      try self.write([shell("a", "echo \(accent) >> a"), shell("b", "echo $A >> b", more), shell("c", "echo c >> c")], to: directory)
+    }
+    try write("\u{e9}")
+    #expect(try await run(in: directory).status == 0)
+    try write("e\u{301}")
+    let second = try await run("--resume", in: directory)
+    #expect(second.errors == "ownedops: what is said of a, b has changed: they run again\n")
+    #expect(lastLine(second) == "3 succeeded (1 before), 0 failed, 0 cancelled")
+    for name in ["a", "b"] { #expect(Array(directory.read(name).utf8) == Array("\u{e9}\ne\u{301}\n".utf8)) }
+    #expect(directory.read("c") == "c\n")
+    let third = try await run("--resume", in: directory)
+    #expect(third.errors.isEmpty && lastLine(third) == "3 succeeded (3 before), 0 failed, 0 cancelled")
+  }
+
+  @Test func aLinkToWhereThereIsNoJournalYetStaysALink() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try write([shell("a", "echo a >> log")], to: directory)
+    try directory.write("disk/x", "")
+    #expect(symlink("other", directory.path + "/j") == 0 && symlink("disk/journal", directory.path + "/other") == 0)
+    #expect(try await run(in: directory).status == 0)
+    #expect(try FileManager.default.destinationOfSymbolicLink(atPath: directory.path + "/j") == "other")
+    let status = try await ToolBinary.run(["status", "disk/journal"], in: directory)
+    #expect(status.output == "1 of 1 job succeeded\nthe last run has ended\n")
+    #expect(try await run("--resume", in: directory).status == 0)
+    #expect(directory.read("log") == "a\n")
+  }
+
+  @Test func aJournalThatIsRemovedIsMissed() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try write([shell("a", "rm j")], to: directory)
+    let outcome = try await run(in: directory)
+    #expect(outcome.status == 1)
+    #expect(outcome.errors == "ownedops: the journal j has been removed; no more jobs are started\n")
+  }
+
+  /// What fits of its record would keep everybody out.
+  @Test func aLeaseThatCannotBeWrittenLeavesNothingInTheWay() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try write([shell("a", "true")], to: directory)
+    let refused = try await ToolBinary.shell(#"ulimit -f 1; exec "$OWNEDOPS" run graph.json --journal j"#, in: directory)
+    #expect(refused.status == 2 && refused.errors.hasPrefix("ownedops: --journal: can't write j.lease: "))
+    #expect(try await run(in: directory).status == 0)
+  }
+
   /// It is neither run again later nor called cancelled, and holds up nothing.
   @Test func whatHasSucceededStaysSoThoughItsOwnerHasEnded() async throws {
     let directory = try TemporaryDirectory()

@@ -75,6 +75,8 @@ struct RunOptionTests {
     ]
     let awkward = [
       "\u{1b}[2J", "bell\u{7}8", "\u{85}", "mixed '\\\n\u{1}0", "\u{202e}", "-n\u{1b}", "100%d\u{7}", "\u{7}$HOME`ls`\"", "end\u{1b}\n\n",
+      // A character to Swift, several to a shell.
+      "'\u{301}", "it'\u{301}s $HOME", "line\r\n", "\r\n\r\n", "-\u{301}\r",
     ]
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -276,6 +278,25 @@ struct RunOptionTests {
     collect(try JSONSerialization.jsonObject(with: data))
     let page = try Documentation.page("JSON.md")
     for key in keys { #expect(page.contains("`\(key)`"), "\(key)") }
+  }
+
+  /// It would be emptied in the midst of the run.
+  @Test func aLogIsNoOtherFileOfTheRun() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try directory.write("logs/g.log", file(job("x", "touch ran"), job("g", "touch ran")))
+    #expect(symlink("logs/x.log", directory.path + "/link") == 0)
+    for (name, arguments) in [
+      ("g", []), ("x", ["--journal", "logs/x.log"]), ("x", ["--journal", "link"]), ("x", ["--results", "logs/x.log"]),
+      ("x", ["--trace", "logs/../logs/x.log"]),
+    ] {
+      let input = name == "g" ? "logs/g.log" : "graph.json"
+      try directory.write("graph.json", directory.read("logs/g.log"))
+      let outcome = try await ToolBinary.run(["run", input, "--log-dir", "logs"] + arguments, in: directory)
+      #expect(outcome.status == 2 && outcome.errors.hasPrefix("ownedops: --log-dir: the log of \(name) in logs would be "))
+    }
+    #expect(!directory.contains("ran"))
+    #expect(try await ToolBinary.run(["run", "logs/g.log", "x", "--log-dir", "logs", "--journal", "x.log"], in: directory).status == 0)
   }
 
   @Test func resultsThatCannotBeWrittenAreRefusedBeforeAnythingRuns() async throws {

@@ -152,6 +152,20 @@ struct RunOutputTests {
     #expect(directory.read("logs/j\(count - 1).log") == "\(count - 1)\n")
   }
 
+  /// It neither crashes nor waits for ever.
+  @Test(.enabled(if: !Sanitizer.isActive)) func tooFewDescriptorsForAnythingAreAnError() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    try write((0..<4).map { job("j\($0)", "touch ran") }, in: directory)
+    for limit in [8, 10, 12, 14] {
+      let outcome = try await ToolBinary.shell("ulimit -n \(limit); exec \"$OWNEDOPS\" run jobs.json -j4", in: directory)
+      #expect(outcome.status == 2)
+      #expect(outcome.errors.hasSuffix(" descriptors to give, and 16 are needed; see ulimit -n\n"))
+    }
+    #expect(!directory.contains("ran"))
+    #expect(try await ToolBinary.shell("ulimit -n 32; exec \"$OWNEDOPS\" run jobs.json -j4", in: directory).status == 0)
+  }
+
   #if os(Linux)
     @Test(.enabled(if: geteuid() == 0 && ToolBinary.unprivileged != nil && !Sanitizer.isActive, "needs a user with no other processes"))
     func aLimitOfProcessesFailsNoJob() async throws {

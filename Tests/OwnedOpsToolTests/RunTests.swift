@@ -71,15 +71,36 @@ struct RunTests {
     #expect(lastLine(outcome) == "2 succeeded, 1 failed, 0 cancelled; failed: hopeless")
   }
 
-  @Test func theEnvironmentIsPassedOnAlsoWhereItIsNotText() async throws {
+  #if os(Linux)
+    /// Root's, too, though GCD sets the priorities of its threads where it may.
+    @Test func commandsHaveThePriorityThatTheToolWasStartedWith() async throws {
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      let line = "cut -d ' ' -f 19 /proc/self/stat"
+      try directory.write("graph.json", "{\"jobs\":[\((0..<4).map { shell("j\($0)", line) }.joined(separator: ","))]}")
+      let wanted = try await ToolBinary.shell("nice -n 5 \(line)", in: directory).output
+      for more in ["", " --journal j"] {
+        let outcome = try await ToolBinary.shell(#"nice -n 5 "$OWNEDOPS" run graph.json"# + more, in: directory)
+        #expect(outcome.output.split(separator: "\n").filter { $0 + "\n" == wanted }.count == 4, "\(outcome.output)")
+      }
+    }
+  #endif
+
+  /// Also where they are no text: names of files, for example; and where their names are none.
+  @Test func variablesReachCommandsByteForByte() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    let show = #"["sh","-c","printf '%s,%s,%s' \"$X\" \"$Y\" \"$Z\" | od -An -c"]"#
-    let changed = #"{"name":"changed","after":["plain"],"environment":{"Y":"new","Z":"é"},"command":\#(show)}"#
-    try directory.write("g", #"{"jobs":[{"name":"plain","command":\#(show)},\#(changed)]}"#)
-    let outcome = try await ToolBinary.shell(#"X=$(printf 'a\377b') Y=old; export X Y; exec "$OWNEDOPS" run g"#, in: directory)
-    let lines = outcome.output.split(separator: "\n").filter { $0.hasPrefix(" ") }.map { $0.filter { $0 != " " } }
-    #expect(lines == ["a377b,old,", "a377b,new,303251"], "\(outcome.output)")
+    let show = #"printf '%s,%s,%s' "$X" "$Y" "$Z" | od -An -c"#
+    let changed = shell("changed", show, #""environment":{"Y":"new","Z":"é"}"#)
+    let jobs = [shell("plain", show), changed, #"{"name":"all","command":["env"]}"#]
+    try directory.write("graph.json", "{\"jobs\":[\(jobs.joined(separator: ","))]}")
+    let begin = #"exec env X="$(printf 'a\377b')" Y=old "$(printf 'caf\351=there')" "$OWNEDOPS" run graph.json -j1"#
+    for more in ["", " --journal j"] {
+      let outcome = try await ToolBinary.shell(begin + more, in: directory)
+      let lines = outcome.output.split(separator: "\n").map { $0.filter { $0 != " " } }
+      #expect(lines.filter { $0 == "a377b,old," || $0 == "a377b,new,303251" }.count == 2, "\(outcome.output)")
+      #expect(lines.contains { $0.hasSuffix("=there") }, "\(outcome.output)")
+    }
   }
 
   @Test func noMoreJobsOfAnOwnerRunThanItAllows() async throws {

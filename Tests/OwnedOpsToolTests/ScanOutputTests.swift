@@ -41,6 +41,21 @@ struct ScanOutputTests {
     #expect(counted.output == "7\n")
   }
 
+  @Test func theExampleForScriptsCanBePasted() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let example = try #require(ScanOptions.syntax.examples.first { $0.contains("-print0") })
+    #expect(try Documentation.page("../README.md").contains("\n\(example)\n"))
+    for name in ["one.jpg", "and two.jpg", "third.jpg"] {
+      try directory.write("pictures/" + name, String(repeating: name == "third.jpg" ? "x" : "y", count: 20_000))
+    }
+    for name in ["f.jpg", "g.jpg"] { try directory.write("pictures/" + name, String(repeating: "z", count: 30_000)) }
+    #expect(symlink(ToolBinary.url.path, directory.path + "/ownedops") == 0)
+    let outcome = try await ToolBinary.shell("PATH=\"$PWD:$PATH\"; cd pictures; \(example)", in: directory)
+    #expect(outcome.status == 0 && !outcome.errors.contains("ls: "))
+    #expect(outcome.output.split(separator: "\n").count == 4)
+  }
+
   @Test func pathsAreReadFromStandardInput() async throws {
     let directory = try makeTree()
     defer { directory.remove() }

@@ -156,6 +156,32 @@ struct ScanTests {
     for name in ["locked", "unsearchable/x", "secret"] { #expect(outcome.errors.contains("can't read ./\(name): Permission denied")) }
   }
 
+  /// Sparse files take no room, however long. Together they may be longer than a number can tell.
+  @Test func filesOfTheGreatestLengthAreCounted() {
+    let lifetime = OwnerLifetime(name: "test")
+    let root = DirectoryNode(root: Array("top".utf8), lifetime: lifetime)
+    var status = stat()
+    status.st_size = off_t.max
+    status.st_nlink = 2
+    var contents = DirectoryNode.Contents()
+    for (inode, name) in [(1, "a"), (1, "b"), (2, "c"), (3, "d")] {
+      status.st_ino = ino_t(inode)
+      Array(name.utf8).withUnsafeBytes { contents.add($0, status, to: root, isLinked: true) }
+    }
+    contents.move(to: root)
+    let plan = ScanPlan(roots: [root], sizes: 1...Int.max, keepsEmptyFiles: false)
+    #expect(plan.classes.map(\.places.count) == [3] && plan.extraLinks.hardLinks == 1)
+    #expect(root.totals.files == 3)
+    var totals = DirectoryTotals(files: 1, bytes: .max, duplicates: 1, duplicateBytes: .max)
+    totals.add(totals)
+    #expect(totals.bytes == .max && totals.duplicateBytes == .max)
+    let census = Census()
+    for _ in 0..<2 { census.add(Census.Tally(bytes: .max)) }
+    #expect(census.tally.bytes == .max)
+    let member = DuplicateGroup.Member(directory: root, file: root.files[0])
+    #expect(DuplicateGroup(size: .max, files: [member, member, member]).excess == .max)
+  }
+
   @Test func aFileThatVanishesOrChangesAfterItsListingIsNotFatal() throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

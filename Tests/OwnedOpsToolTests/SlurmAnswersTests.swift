@@ -129,6 +129,26 @@ struct SlurmAnswersTests {
     #expect(asked.withLock { $0 } == 0)
   }
 
+  /// Most parallel file systems are slow with large ones.
+  @Test func noDirectoryOfARunHoldsMoreThanAThousandFilesOfAKind() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text((0..<1_010).map { SlurmGraph.job("j\($0)", ["x"]) }), in: directory)
+    let journal = try trial.run(SlurmStandIn(trial.files, stateOf: { _, _ in "COMPLETED" }), limits: "MaxArraySize = 31")
+    #expect(journal.jobs.allSatisfy { $0.state == .succeeded })
+    #expect(trial.files.readSubmissions().values.contains { $0.jobs.count > 1 })
+    let statuses = try FileManager.default.subpathsOfDirectory(atPath: trial.files.root + "/status").filter { $0.contains("/") }
+    #expect(statuses.count == 1_010)
+    let counts = Dictionary(grouping: statuses) { $0.prefix { $0 != "/" } }.mapValues(\.count)
+    #expect(counts == ["0": 1000, "1": 10])
+    // The wrapper is told where its log is to be.
+    let logs = trial.files.readSubmissions().values.flatMap { submission in
+      submission.jobs.indices.compactMap { SlurmTask(trial.files, submission.number, $0)?.logDirectory }
+    }
+    #expect(Dictionary(grouping: logs) { $0 }.mapValues(\.count).values.sorted() == [10, 1000])
+    for path in Set(logs) { #expect(access(path, W_OK) == 0) }
+  }
+
   /// That is what becomes of a task of an array that is cancelled while it waits.
   @Test func whatVanishesFromAnArrayWasCancelled() throws {
     let directory = try TemporaryDirectory()
@@ -329,6 +349,33 @@ struct SlurmAnswersTests {
 }
 
 @Suite struct SlurmHeldJobsTests {
+  /// Slurm takes jobs that no node of the partition can run, and lets them wait for ever.
+  @Test func whatCannotBeginIsToldOnce() throws {
+    func rows(_ reasons: [String], _ state: String = "PENDING") throws -> [(job: String, row: SlurmRow)] {
+      try reasons.enumerated().map { number, reason in
+        (job: "job \(number)", row: try #require(SlurmRow("7_\(number)|\(state)|ownedops:x:0||\(reason)")))
+      }
+    }
+    var held = SlurmHeldJobs()
+    let ordinary = ["Resources", "Priority", "Dependency", "None", "ReqNodeNotAvail", "QOSGrpCpuLimit", "JobHeldUser", "BeginTime"]
+    #expect(held.obstacleNotice(try rows(ordinary)) == nil)
+    #expect(held.obstacleNotice(try rows(["PartitionConfig"], "RUNNING")) == nil)
+    let stuck = try rows(["PartitionTimeLimit", "Priority", "QOSMaxCpuPerJobLimit"])
+    #expect(
+      held.obstacleNotice(stuck)
+        == "Slurm can't begin 2 jobs as they are (job 0, job 2): PartitionTimeLimit, QOSMaxCpuPerJobLimit; to change that: scontrol update, "
+        + "to end it: scancel 7_0 7_2")
+    #expect(held.obstacleNotice(stuck) == nil)
+    #expect(held.obstacleNotice(try rows(["Resources"])) == nil)
+    #expect(
+      held.obstacleNotice(try rows(["BadConstraints"]))
+        == "Slurm can't begin 1 job as it is (job 0): BadConstraints; to change that: scontrol update, to end it: scancel 7_0")
+    for reason in ["PartitionConfig", "PartitionNodeLimit", "InvalidQOS", "QOSMinCpuNotSatisfied", "AssocMaxMemPerNode"] {
+      var fresh = SlurmHeldJobs()
+      #expect(fresh.obstacleNotice(try rows([reason])) != nil)
+    }
+  }
+
   @Test func whatSomebodyHoldsIsToldOnce() throws {
     func rows(_ standings: [(String, String)]) throws -> [(job: String, row: SlurmRow)] {
       try standings.enumerated().map { number, standing in

@@ -106,6 +106,13 @@ struct SlurmInputTests {
     #expect(request.words(SlurmOptions()).contains("--mem=\(megabytes)M"))
   }
 
+  /// To sbatch the name ends at the equals sign, whatever follows.
+  @Test func anAccentHidesNoOptionOfTheEngines() {
+    let graph = #"{"jobs":[{"name":"a","command":["x"],"slurm":["--output=\u0301x"]}]}"#
+    let error = #expect(throws: UsageError.self) { try RunFile(Data(graph.utf8), source: "file") }
+    #expect(error?.description.contains("\"--output\" is not for jobs to give") == true)
+  }
+
   @Test func whatIsAskedOfSlurmIsWhatTheFileSays() throws {
     let file = try RunFile(
       Data(

@@ -12,12 +12,39 @@ struct SlurmRunnerTests {
     defer { directory.remove() }
     let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"])]), in: directory)
     let before = try trial.die(after: ["a"])
+    // Nobody knows whether it runs.
+    let status = StatusReport(try JournalReader.read(trial.journal)).text
+    #expect(status.hasPrefix("0 of 1 job succeeded, 1 with slurm\n") && status.contains("\nwith slurm:\n  a: for "))
     #expect(trial.files.end("0.0") == nil)
     let slurm = SlurmStandIn(trial.files) { _, submission in submission == 0 ? "CANCELLED" : "COMPLETED" }
     slurm.has(before[0])
     let journal = try trial.run(slurm, .attach)
     #expect(journal.jobs[0].state == .succeeded, "\(journal.jobs[0].reason)")
     #expect(slurm.calls(of: "sbatch").count == 1)
+  }
+
+  /// It is still to run as it was, and would run beside what it has become.
+  @Test func whatIsWithSlurmIsNotSubmittedAsAnotherFileHasIt() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"]), SlurmGraph.job("b", ["x"])]), in: directory)
+    try SlurmFiles.write(Array(SlurmGraph.text([SlurmGraph.job("a", ["x"]), SlurmGraph.job("b", ["x"])]).utf8), to: trial.files.graph)
+    _ = try trial.die(after: ["a"])
+    let before = directory.read("j")
+    for name in SlurmPrograms.names {
+      try directory.write("bin/\(name)", "#!/bin/sh\necho \(name) >> called\n")
+      #expect(chmod("\(directory.path)/bin/\(name)", 0o755) == 0)
+    }
+    try directory.write("graph.json", SlurmGraph.text([SlurmGraph.job("a", ["y"]), SlurmGraph.job("b", ["x"])]))
+    let path = "\(directory.path)/bin:\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
+    for targets in [[], ["b"]] {
+      let outcome = try await ToolBinary.run(
+        ["run", "graph.json"] + targets + ["--engine", "slurm", "--journal", "j", "--resume"], in: directory, environment: ["PATH": path])
+      #expect(outcome.status == 2)
+      #expect(outcome.errors.contains("are with Slurm as another file had them; first see them end with ownedops attach"))
+    }
+    #expect(directory.read("j") == before && !directory.contains("j.lease"))
+    #expect(directory.read("called") == "scontrol\nscontrol\n")
   }
 
   /// The failure kept it from beginning; that is not so in another try.

@@ -53,6 +53,16 @@ struct StatusTests {
     #expect(try await ToolBinary.run(["status", "graph.json"], in: directory).errors.contains("graph.json is no journal"))
   }
 
+  @Test func linesThatEndWithACarriageReturnAreLines() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let command = #"["sh","-c","for i in 1 2 3 4 5 6 7 8 9 10 11; do printf \"line $i\\r\\n\"; done; exit 7"]"#
+    try directory.write("graph.json", "{\"jobs\":[{\"name\":\"bad\",\"command\":\(command)}]}")
+    _ = try await ToolBinary.run(["run", "graph.json", "--journal", "j"], in: directory)
+    let outcome = try await ToolBinary.run(["status", "j"], in: directory)
+    #expect(outcome.output.hasSuffix("failed:\n  bad: exit status 7\n" + (2...11).map { "    line \($0)\n" }.joined()))
+  }
+
   @Test func statusAsJSONIsForPrograms() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

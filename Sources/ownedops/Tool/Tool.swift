@@ -11,6 +11,7 @@ public enum Tool {
 
   /// Reads the process's arguments, does what they say, and ends the process.
   public static func main() -> Never {
+    ChildProcess.rememberPriority()
     RawFile.openMissingStandardDescriptors()
     // What can't be written is an error that is told, not the end.
     signal(SIGPIPE, SIG_IGN)

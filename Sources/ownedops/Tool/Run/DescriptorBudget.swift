@@ -7,6 +7,9 @@ final class DescriptorBudget: Sendable {
   /// For standard descriptors, pictures, the guard, the pump, what the system's libraries use, and commands being started.
   private static let reserve = 40
 
+  /// Of these what a run with one job at a time takes, however little it does.
+  private static let fewest = 16
+
   private struct State {
     var held = 0
   }
@@ -22,6 +25,19 @@ final class DescriptorBudget: Sendable {
   private static func room(logs: Bool) -> Int {
     let limit = DescriptorLimit.current
     return limit == .max ? .max : max(1, (limit - reserve) / (logs ? 3 : 2))
+  }
+
+  /// Whether there are as many as are needed for anything. The system's libraries wait for ever for one that they can't have, or crash.
+  static func check() throws(UsageError) {
+    var taken: [Int32] = []
+    defer { for descriptor in taken { close(descriptor) } }
+    while taken.count < fewest {
+      let descriptor = fcntl(0, F_DUPFD_CLOEXEC, 0)
+      guard descriptor >= 0 else {
+        throw UsageError("run: the system has \(taken.count) descriptors to give, and \(fewest) are needed; see ulimit -n")
+      }
+      taken.append(descriptor)
+    }
   }
 
   init(_ queue: OwnerScopedQueue, wanted: Int, logs: Bool) {

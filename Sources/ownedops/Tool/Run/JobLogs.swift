@@ -9,9 +9,30 @@ final class JobLogs: Sendable {
     do {
       try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
     } catch {
-      throw UsageError("--log-dir: can't create \(directory)")
+      // It says why, which Foundation does not.
+      let reason = mkdir(directory, 0o777) == 0 ? "" : ": \(RawFile.message(errno))"
+      throw UsageError("--log-dir: can't create \(directory)\(reason)")
     }
     guard access(directory, W_OK) == 0 else { throw UsageError("--log-dir: can't write in \(directory): \(RawFile.message(errno))") }
+  }
+
+  /// Refuses a job whose log would be another file of the run: it would be emptied.
+  /// - Parameter others: paths of these; they need not be there.
+  func check(_ file: RunFile, apartFrom others: [String]) throws(UsageError) {
+    let others = others.compactMap { path -> (path: String, name: String)? in
+      let target = JournalFile.target(of: path)
+      let slash = target.utf8.lastIndex(of: UInt8(ascii: "/"))
+      let parent = slash.map { String(target[...$0]) } ?? "."
+      guard FileIdentity(path: parent) == FileIdentity(path: directory) else { return nil }
+      return (path, slash.map { String(target[target.utf8.index(after: $0)...]) } ?? target)
+    }
+    guard !others.isEmpty else { return }
+    for job in file.jobs {
+      guard let other = others.first(where: { $0.name == Self.fileName(job.name) }) else { continue }
+      throw UsageError(
+        "--log-dir: the log of \(Array(job.name.utf8).escapedName) in \(directory) would be \(other.path), which is another file of the run; "
+          + "give another directory")
+    }
   }
 
   /// Begins the log of a job. The descriptor is the caller's.

@@ -138,6 +138,10 @@ enum RunCommand {
     let pictures = try PictureFiles(options.pictures, apartFrom: inputs)
     var results: JobResults?
     if let path = options.results { results = try JobResults(path: path, apartFrom: inputs + pictures.paths) }
+    if let directory = options.logDirectory {
+      try JobLogs(directory: directory).check(file, apartFrom: inputs + pictures.paths + [options.results].compactMap { $0 })
+    }
+    try DescriptorBudget.check()
     try ThreadProbe.check()
     let journal: RunJournal? = if let options = options.journal { try RunJournal(options, whole, selection: selection) } else { nil }
     for note in journal?.notes ?? [] { Console.shared.note("ownedops: \(note)") }

@@ -87,10 +87,11 @@ final class RunJournal: Sendable {
   ///   - now: of the wall clock.
   ///   - synchronize: returns the error, or nil.
   ///   - isRunning: whether a keeper is there.
+  ///   - check: asked whether to go on with what is there, before anything is written.
   init(
     _ options: JournalOptions, _ file: RunFile, selection: [Bool]? = nil, engine: String? = nil, now: Double = WallClock.now,
     synchronize: @escaping @Sendable (Int32) -> Int32? = { JournalFile.synchronize($0) },
-    isRunning: (MachineProcess) -> Bool = { $0.isRunning }
+    isRunning: (MachineProcess) -> Bool = { $0.isRunning }, check: (Journal) throws(UsageError) -> Void = { _ in }
   ) throws(UsageError) {
     path = options.path
     self.synchronize = synchronize
@@ -113,7 +114,7 @@ final class RunJournal: Sendable {
       throw error.usageError(path)
     }
     do throws(UsageError) {
-      (descriptor, resumption) = try Self.begin(options, file, selection, engine, lease, isRunning)
+      (descriptor, resumption) = try Self.begin(options, file, selection, engine, lease, check, isRunning)
     } catch {
       lease.giveUp()
       throw error
@@ -122,7 +123,7 @@ final class RunJournal: Sendable {
 
   private static func begin(
     _ options: JournalOptions, _ file: RunFile, _ selection: [Bool]?, _ engine: String?, _ lease: JournalLease,
-    _ isRunning: (MachineProcess) -> Bool
+    _ check: (Journal) throws(UsageError) -> Void, _ isRunning: (MachineProcess) -> Bool
   ) throws(UsageError) -> (descriptor: Int32, resumption: Resumption) {
     let path = options.path
     let fresh = Resumption(jobs: selection?.count { $0 } ?? file.jobs.count)
@@ -132,7 +133,7 @@ final class RunJournal: Sendable {
       return (try JournalFile.create(path, JournalHead(file).bytes), fresh)
     }
     do throws(UsageError) {
-      return (descriptor, try resume(descriptor, options, file, selection, engine, lease, isRunning))
+      return (descriptor, try resume(descriptor, options, file, selection, engine, lease, check, isRunning))
     } catch {
       close(descriptor)
       throw error
@@ -141,7 +142,7 @@ final class RunJournal: Sendable {
 
   private static func resume(
     _ descriptor: Int32, _ options: JournalOptions, _ file: RunFile, _ selection: [Bool]?, _ engine: String?, _ lease: JournalLease,
-    _ isRunning: (MachineProcess) -> Bool
+    _ check: (Journal) throws(UsageError) -> Void, _ isRunning: (MachineProcess) -> Bool
   ) throws(UsageError) -> Resumption {
     let path = options.path
     var journal = try JournalReader.read(descriptor, path: path)
@@ -154,6 +155,7 @@ final class RunJournal: Sendable {
       // What they have written meanwhile.
       journal = try JournalReader.read(descriptor, path: path)
     }
+    try check(journal)
     let killed = journal.runs.filter { !$0.isKept && $0.run.keeper != nil }
     let doubtful = killed.isEmpty ? [] : journal.jobs.filter(\.isUnderWay).map(\.definition.name)
     let resumption = try Resumption(journal, file, selection: selection, path: path, keepsEnds: options.attaches, doubtful: doubtful)
@@ -324,6 +326,7 @@ final class RunJournal: Sendable {
       writeAgain(&state)
       return state.ticks % Int(JournalLease.interval) == 0
     }
+    lookForName()
     sync()
     if mustKeep { renew() }
   }
@@ -341,6 +344,11 @@ final class RunJournal: Sendable {
     }
     if isFirstFailure { complain(reason) }
     if isNew { listener.withLock { $0.whenLost }?() }
+  }
+
+  /// What goes on being written to a file without a name is lost.
+  private func lookForName() {
+    if JournalFile.isRemoved(descriptor) { stop("the journal \(path) has been removed") }
   }
 
   private func sync() {
@@ -371,6 +379,7 @@ final class RunJournal: Sendable {
   /// - Returns: false if something could not be written, which has been said.
   func end(unwritten: [String]) -> Bool {
     stopTicking()
+    lookForName()
     if lease.isStale { renew() }
     let (left, isLost) = state.withLock { state in
       state.hasEnded = true

@@ -40,7 +40,7 @@ final class Census: Sendable {
     state.withLock { state in
       state.tally.directories += tally.directories
       state.tally.files += tally.files
-      state.tally.bytes = .sum(state.tally.bytes, tally.bytes)
+      state.tally.bytes.addSaturating(tally.bytes)
       state.tally.emptyFiles += tally.emptyFiles
       state.tally.hardLinks += tally.hardLinks
       state.tally.symbolicLinks += tally.symbolicLinks

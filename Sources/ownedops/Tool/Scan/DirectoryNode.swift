@@ -187,8 +187,8 @@ struct DirectoryTotals: Sendable {
 
   mutating func add(_ other: DirectoryTotals) {
     files += other.files
-    bytes = .sum(bytes, other.bytes)
+    bytes.addSaturating(other.bytes)
     duplicates += other.duplicates
-    duplicateBytes = .sum(duplicateBytes, other.duplicateBytes)
+    duplicateBytes.addSaturating(other.duplicateBytes)
   }
 }

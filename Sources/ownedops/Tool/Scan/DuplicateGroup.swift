@@ -13,5 +13,8 @@ struct DuplicateGroup: Sendable {
   }
 
   /// What would be free if one were left.
-  var excess: Int { size * (files.count - 1) }
+  var excess: Int {
+    let (product, isTooMuch) = size.multipliedReportingOverflow(by: files.count - 1)
+    return isTooMuch ? .max : product
+  }
 }

@@ -132,7 +132,7 @@ struct Listing {
     switch status.st_mode & S_IFMT {
     case S_IFREG:
       tally.files += 1
-      tally.bytes = .sum(tally.bytes, Int(status.st_size))
+      tally.bytes.addSaturating(Int(status.st_size))
       if status.st_size == 0 { tally.emptyFiles += 1 }
       contents.add(name, status, to: node, isLinked: settings.mayMeetFilesTwice || status.st_nlink > 1)
     case S_IFLNK: tally.symbolicLinks += 1

@@ -66,7 +66,7 @@ struct ScanOptions: Sendable {
       """,
     examples: [
       "ownedops scan ~/Pictures ~/Backup --exclude '*.tmp' --budget 10s",
-      "find . -name '*.jpg' -size +10k -print0 | ownedops scan -0 - | xargs -0 ls -l",
+      "find . -name '*.jpg' -size +10k -print0 | ownedops scan -0 - | grep -z . | xargs -0 ls -l",
       "ownedops scan . --compare",
     ], completion: .files)
 

@@ -113,7 +113,7 @@ struct ScanPlan {
     for (place, node) in nodes.enumerated() {
       for (index, file) in node.files.enumerated() {
         node.totals.files += 1
-        node.totals.bytes = .sum(node.totals.bytes, Int(file.size))
+        node.totals.bytes.addSaturating(Int(file.size))
         // Hard links are told from files of other sizes, too: what is counted does not depend on the limits.
         guard file.isLinked || (file.size == 0 ? keepsEmptyFiles : sizes.contains(Int(file.size))) else { continue }
         entries.append(Entry(size: file.size, directory: Int32(place), file: Int32(index)))
@@ -149,10 +149,10 @@ struct ScanPlan {
       let extra = isEarlier ? self.candidate(result[place]) : candidate
       if isEarlier { result[place] = member }
       extra.directory.totals.files -= 1
-      extra.directory.totals.bytes = .sum(extra.directory.totals.bytes, -Int(extra.file.size))
+      extra.directory.totals.bytes.addSaturating(-Int(extra.file.size))
       extraLinks.hardLinks += 1
       extraLinks.files -= 1
-      extraLinks.bytes = .sum(extraLinks.bytes, -Int(extra.file.size))
+      extraLinks.bytes.addSaturating(-Int(extra.file.size))
       if extra.file.size == 0 { extraLinks.emptyFiles -= 1 }
     }
     return result

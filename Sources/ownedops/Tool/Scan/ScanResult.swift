@@ -66,7 +66,7 @@ struct ScanResult {
 
   private var summaryText: String {
     let files = groups.reduce(0) { $0 + $1.files.count }
-    let excess = groups.reduce(0) { $0 + $1.excess }
+    let excess = groups.reduce(into: 0) { $0.addSaturating($1.excess) }
     var text = "\(Shown.count(tally.files, "file")) in \(Shown.count(tally.directories, "directory", plural: "directories")), "
     text += "\(Shown.bytes(tally.bytes)); \(Shown.bytes(bytesRead)) read in \(Shown.seconds(seconds))\n"
     text += "\(Shown.count(groups.count, "group")) of duplicates: \(Shown.count(files, "file")), \(Shown.bytes(excess)) could be freed\n"

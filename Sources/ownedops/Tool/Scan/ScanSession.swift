@@ -205,7 +205,7 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
     duplicates.withLock { duplicates in
       for member in members.dropFirst() {
         duplicates[member.directory.index, default: DirectoryTotals()].duplicates += 1
-        duplicates[member.directory.index, default: DirectoryTotals()].duplicateBytes += size
+        duplicates[member.directory.index, default: DirectoryTotals()].duplicateBytes.addSaturating(size)
       }
     }
   }

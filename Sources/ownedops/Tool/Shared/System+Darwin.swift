@@ -81,6 +81,13 @@
     /// Orphans of our children go elsewhere here.
     static func adoptOrphans() {}
 
+    // MARK: Priorities
+
+    /// The nice value is the process's, and nobody changes it.
+    static var threadPriority: Int32 { 0 }
+
+    static func setThreadPriority(_: Int32) {}
+
     // MARK: This process
 
     /// The environment as it is now: pairs `NAME=value`, and nil behind the last.

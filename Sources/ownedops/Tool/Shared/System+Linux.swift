@@ -148,6 +148,19 @@
       _ = unsafeBitCast(symbol, to: ProcessControl.self)(setChildSubreaper, 1, 0, 0, 0)
     }
 
+    // MARK: Priorities
+
+    private static let process = __priority_which_t(PRIO_PROCESS.rawValue)
+
+    /// The nice value of this thread. Here each has one of its own, and GCD sets those of its threads where it may.
+    static var threadPriority: Int32 { getpriority(process, 0) }
+
+    /// Does nothing where that isn't allowed.
+    static func setThreadPriority(_ value: Int32) {
+      guard threadPriority != value else { return }
+      _ = setpriority(process, 0, value)
+    }
+
     // MARK: This process
 
     /// The environment as it is now: pairs `NAME=value`, and nil behind the last.

@@ -22,18 +22,24 @@ struct StatusReport {
     if !journal.tornLines.isEmpty {
       text += "\(Shown.count(journal.tornLines.count, "line")) not whole, passed over\n"
     }
-    text += section(isCutOff ? "cut off" : "running", journal.jobs.filter(\.isUnderWay)) { job in
+    text += section(isCutOff ? "cut off" : "running", journal.jobs.filter(isRunning)) { job in
       guard let start = job.startedAt else { return isCutOff ? "may not have begun" : "is being started" }
       guard !isCutOff else { return "began \(Shown.seconds(max(0, now - start))) ago, and nobody has seen its end" }
       let process = job.process.map { ", process \($0)" } ?? ""
       return "for \(Shown.seconds(max(0, now - start)))\(process)\(job.attempt > 1 ? ", attempt \(job.attempt)" : "")"
     }
+    text += section("with \(engine ?? "")", journal.jobs.filter(isWithEngine)) { job in
+      job.submittedAt.map { "for \(Shown.seconds(max(0, now - $0)))" } ?? ""
+    }
     text += section("failed", journal.jobs.filter(Self.hasFailed)) { job in
       reason(job)
     } more: { job in
-      var lines = job.output.split(separator: "\n", omittingEmptySubsequences: false)
-      if lines.last == "" { lines.removeLast() }
-      return lines.suffix(Self.mostLines).map { "    " + String($0).controlsEscaped }.joined(separator: "\n")
+      // By code points: a carriage return and a line feed are one character.
+      var lines = job.output.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false)
+      if lines.last?.isEmpty == true { lines.removeLast() }
+      return lines.suffix(Self.mostLines).map { line in
+        "    " + String(line.last == "\r" ? line.dropLast() : line).controlsEscaped
+      }.joined(separator: "\n")
     }
     text += section("cancelled", journal.jobs.filter { $0.state == .cancelled }) { job in reason(job) }
     text += section("waiting", journal.jobs.filter { $0.state == .waiting }) { job in
@@ -42,6 +48,14 @@ struct StatusReport {
     }
     return text
   }
+
+  /// Where the jobs of the last run are; nil: on a machine.
+  private var engine: String? { journal.runs.last?.run.engine }
+
+  /// Nobody has seen it begin yet: it may wait there for a node, or for what it comes after.
+  private func isWithEngine(_ job: Journal.Job) -> Bool { engine != nil && job.state == .submitted }
+
+  private func isRunning(_ job: Journal.Job) -> Bool { job.isUnderWay && !isWithEngine(job) }
 
   private static func hasFailed(_ job: Journal.Job) -> Bool { job.state == .failed || job.state == .exited && !job.hasSucceeded }
 
@@ -65,8 +79,8 @@ struct StatusReport {
   private var counts: String {
     var parts = ["\(Shown.count(journal.jobs.count { $0.hasSucceeded })) of \(Shown.count(journal.jobs.count, "job")) succeeded"]
     let others: [(String, (Journal.Job) -> Bool)] = [
-      (isCutOff ? "cut off" : "running", { $0.isUnderWay }), ("failed", Self.hasFailed), ("cancelled", { $0.state == .cancelled }),
-      ("waiting", { $0.state == .waiting }),
+      (isCutOff ? "cut off" : "running", isRunning), ("with \(engine ?? "")", isWithEngine), ("failed", Self.hasFailed),
+      ("cancelled", { $0.state == .cancelled }), ("waiting", { $0.state == .waiting }),
     ]
     for (name, holds) in others {
       let count = journal.jobs.count(where: holds)

@@ -11,11 +11,9 @@ enum SlurmCommand {
     let whole = try RunFile(document, source: options.file == "-" ? "standard input" : options.file)
     if slurm.detaches { try checkDetaching(whole) }
     try SlurmPrograms.check()
+    try DescriptorBudget.check()
     let limits = try limits()
-    if let directory = options.logDirectory {
-      _ = try JobLogs(directory: directory)
-      options.logDirectory = AbsolutePath.of(directory)
-    }
+    if let directory = options.logDirectory { options.logDirectory = AbsolutePath.of(directory) }
     // Without a name of its own the journal lasts as long as the run.
     let isPassing = options.journal == nil
     var journal = options.journal ?? JournalOptions(path: "ownedops-\(RunMark().text).journal")
@@ -23,13 +21,25 @@ enum SlurmCommand {
     let inputs = (options.file == "-" ? [] : [options.file]) + journal.files
     let pictures = try PictureFiles(options.pictures, apartFrom: inputs)
     let results = try options.results.map { path throws(UsageError) in try JobResults(path: path, apartFrom: inputs + pictures.paths) }
+    if let directory = options.logDirectory {
+      let logs = try JobLogs(directory: directory)
+      try logs.check(whole, apartFrom: inputs + pictures.paths + [options.results].compactMap { $0 })
+    }
     let selection = try options.targets.isEmpty ? nil : whole.selection(for: options.targets)
-    let hold = try RunJournal(journal, whole, selection: selection, engine: engine)
     let files = SlurmFiles(root: SlurmFiles.root(of: journal.path))
+    let path = journal.path
+    let hold = try RunJournal(
+      journal, whole, selection: selection, engine: engine,
+      check: { known throws(UsageError) in
+        // The journal forgets what is under way of a job that has changed.
+        guard !SlurmSession.Past(whole, files, known).underWay.isEmpty, RawFile.contents(of: files.graph) != document else { return }
+        throw UsageError(
+          "--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
+      })
     do throws(UsageError) {
       let settings = SlurmSettings(options, slurm, run: hold.mark.text, owners: whole.owners)
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
-      let past = try past(of: file, files, journal.path, unchanged: document)
+      let past = SlurmSession.Past(file, files, try JournalReader.read(journal.path))
       try files.create()
       try SlurmFiles.write(document, to: files.graph)
       try SlurmFiles.write(settings.bytes, to: files.settings)
@@ -74,15 +84,6 @@ enum SlurmCommand {
       hasSaid = true
       usleep(2_000_000)
     }
-  }
-
-  /// What is still with Slurm of an earlier run with this journal.
-  private static func past(
-    of file: RunFile, _ files: SlurmFiles, _ path: String, unchanged document: [UInt8]
-  ) throws(UsageError) -> SlurmSession.Past {
-    let past = SlurmSession.Past(file, files, try JournalReader.read(path))
-    guard !past.underWay.isEmpty, RawFile.contents(of: files.graph) != document else { return past }
-    throw UsageError("--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
   }
 
   static func run(_ session: SlurmSession, _ journal: RunJournal, _ pictures: PictureFiles) throws(UsageError) -> Int32 {
@@ -156,7 +157,7 @@ extension SlurmSession.Past {
   /// - Parameter run: the identifier of its first runner, for who goes on with it: what has ended since then, and not well, is left alone.
   init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, of run: String? = nil) {
     let all = files.readSubmissions()
-    nextSubmission = (all.keys.max() ?? -1) + 1
+    nextSubmission = all.values.map(\.next).max() ?? 0
     // By the order of the lines: clocks of nodes and of runners differ, and are set.
     let first = run.map { run in journal.runs.firstIndex { $0.run.identifier == run } ?? journal.runs.count }
     if let first {

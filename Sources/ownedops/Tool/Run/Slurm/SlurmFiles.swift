@@ -4,6 +4,7 @@ import Foundation
 ///
 /// Rules:
 /// - A submission is one call of `sbatch`: a job, or an array of several. It has a number, which no other of this directory has.
+/// - The next one's is higher by as many as it has jobs: job `I` of submission `N` is number `N + I`.
 /// - Only who has the journal's lease writes here, but for `status`, `logs` and `slurm.log`.
 /// - `graph.json` and `run.json` are what the run was begun with; `attach` reads them. `job.sh` calls the wrapper.
 /// - `submissions` gets a line before `sbatch` is called, and one with Slurm's number when that is known.
@@ -14,7 +15,7 @@ import Foundation
 /// - `ended/NAME`: work of that name must not begin any more. It is there before `scancel` is called, and never goes.
 /// - `NAME` is `RUN.all`, `RUN.failed` (all but what runs always), `RUN.oP` (of the owner at place `P`), or `N.I`.
 /// - `submissions` and `slurm.log` grow. All other files but logs come into being at once: they are written elsewhere and renamed.
-/// - Files of jobs are spread over directories of a thousand submissions.
+/// - Files of jobs are spread over directories of a thousand numbers each, arrays among them.
 struct SlurmFiles: Sendable {
   let root: String
   /// Returns the error, or nil.
@@ -29,13 +30,13 @@ struct SlurmFiles: Sendable {
   /// What Slurm itself says of jobs, and wrappers that can't begin.
   var messages: String { root + "/slurm.log" }
   func tasks(_ submission: Int) -> String { "\(root)/tasks/\(submission / 1000)/\(submission)" }
-  func status(_ submission: Int, _ index: Int) -> String { "\(root)/status/\(submission / 1000)/\(submission).\(index)" }
+  func status(_ submission: Int, _ index: Int) -> String { "\(root)/status/\((submission + index) / 1000)/\(submission).\(index)" }
   /// Of a need of a task. Nil if it is none.
   func status(of need: String) -> SlurmStatus? {
     let parts = need.split(separator: ".").compactMap { Int($0) }
     return parts.count == 2 ? SlurmStatus(path: status(parts[0], parts[1])) : nil
   }
-  func logs(_ submission: Int) -> String { "\(root)/logs/\(submission / 1000)" }
+  func logs(_ submission: Int, _ index: Int) -> String { "\(root)/logs/\((submission + index) / 1000)" }
   func ended(_ name: String) -> String { "\(root)/ended/\(name)" }
 
   func create() throws(UsageError) {
@@ -45,11 +46,13 @@ struct SlurmFiles: Sendable {
     try Self.write(Array("#!/bin/sh\n\(line)\n".utf8), to: script)
   }
 
-  /// For the files of a submission.
-  func makeRoom(for submission: Int) throws(UsageError) {
-    for path in [tasks(submission), status(submission, 0), logs(submission) + "/"] {
-      try Self.makeDirectory(String(path[..<(path.lastIndex(of: "/") ?? path.endIndex)]))
+  /// For the files of a submission of so many jobs.
+  func makeRoom(for submission: Int, jobs: Int = 1) throws(UsageError) {
+    var paths = [tasks(submission)]
+    for index in 0..<jobs where index == 0 || (submission + index) % 1000 == 0 {
+      paths += [status(submission, index), logs(submission, index) + "/"]
     }
+    for path in paths { try Self.makeDirectory(String(path[..<(path.lastIndex(of: "/") ?? path.endIndex)])) }
   }
 
   private static func makeDirectory(_ path: String) throws(UsageError) {
@@ -101,6 +104,8 @@ struct SlurmFiles: Sendable {
     let mark: String
     /// Names.
     let jobs: [String]
+    /// The number of the one after it.
+    var next: Int { number + jobs.count }
     /// Slurm's number; nil if the runner did not come to hear it.
     var identifier: String?
 

@@ -18,6 +18,9 @@ struct SlurmRow: Equatable, Sendable {
   /// It waits until somebody lets it go.
   let isHeld: Bool
 
+  /// Why it waits, in Slurm's word, where that lies in what it asks for or in how the cluster is set up: it may wait for ever.
+  let obstacle: String?
+
   /// As ``words`` ask for it.
   init?(_ line: Substring) {
     let fields = line.split(separator: "|", maxSplits: 4, omittingEmptySubsequences: false)
@@ -29,6 +32,14 @@ struct SlurmRow: Equatable, Sendable {
     isUnsatisfied = fields[4] == "DependencyNeverSatisfied"
     let states: Set<Substring> = ["REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"]
     isHeld = states.contains(fields[1]) || fields[1] == "PENDING" && ["JobHeldUser", "JobHeldAdmin"].contains(fields[4])
+    obstacle = fields[1] == "PENDING" && Self.isObstacle(fields[4]) ? String(fields[4]) : nil
+  }
+
+  private static let obstacles: Set<Substring> = ["BadConstraints", "InvalidAccount", "InvalidQOS", "QOSNotAllowed", "AccountNotAllowed"]
+
+  private static func isObstacle(_ reason: Substring) -> Bool {
+    obstacles.contains(reason) || ["Partition", "QOSMin"].contains { reason.hasPrefix($0) }
+      || ["PerJob", "PerNode"].contains { reason.contains($0) }
   }
 
   private static func standing(_ state: Substring) -> Standing {

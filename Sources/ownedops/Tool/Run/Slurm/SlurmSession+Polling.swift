@@ -38,7 +38,9 @@ extension SlurmSession {
     }
     let rows = all.map { place in (place, identifier(of: place).flatMap { table[$0] }) }
     let waiting = rows.compactMap { place, row in row.map { (job: file.jobs[place].name, row: $0) } }
-    if let notice = heldJobs.notice(waiting) { Console.shared.noteLater("ownedops: \(notice)") }
+    for notice in [heldJobs.notice(waiting), heldJobs.obstacleNotice(waiting)].compactMap({ $0 }) {
+      Console.shared.noteLater("ownedops: \(notice)")
+    }
     // First, because nothing may be concluded from what has become of those that come after them.
     for (place, row) in rows where row?.standing == .over(.nodeLost) && !schedule.hasEnded(place) && courses[place].phase == .submitted {
       lookAtLostNode(place, row)
@@ -250,7 +252,7 @@ extension SlurmSession {
   func finish(_ place: Int, _ result: JobOperation.Result, attempts: [JobResults.Attempt], host: String?) {
     let job = file.jobs[place]
     for attempt in attempts { results?.add(attempt, to: place) }
-    let log = (options.logDirectory ?? files.logs(courses[place].submission)) + "/" + JobLogs.fileName(job.name)
+    let log = (options.logDirectory ?? files.logs(courses[place].submission, courses[place].index)) + "/" + JobLogs.fileName(job.name)
     // Of one that did not run there may be a log of an earlier run's.
     let output = isShown(result) && hasRun(place) ? JobOutput(ofLog: log, memory: memory) : nil
     let count = courses[place].submissions + max(0, attempts.count - 1)

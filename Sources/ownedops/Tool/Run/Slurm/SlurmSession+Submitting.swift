@@ -59,10 +59,10 @@ extension SlurmSession {
 
   private func submit(_ places: [Int], _ request: SlurmRequest) -> Bool {
     let number = nextSubmission
-    nextSubmission += 1
     let submission = SlurmFiles.Submission(number: number, mark: journal.mark.text, jobs: places.map { file.jobs[$0].name })
+    nextSubmission = submission.next
     do throws(UsageError) {
-      try files.makeRoom(for: number)
+      try files.makeRoom(for: number, jobs: places.count)
       try SlurmFiles.write(places.enumerated().flatMap { task($1, number, $0).line }, to: files.tasks(number))
       try files.note(submission, attempts: places.map { courses[$0].submissions + 1 })
     } catch {
@@ -110,7 +110,7 @@ extension SlurmSession {
       run: journal.mark.text, job: job.name, workingDirectory: workingDirectory, command: job.command.words,
       directory: job.command.directory,
       environment: job.command.environment, timeout: job.timeout, retries: job.retries, grace: options.grace,
-      logDirectory: options.logDirectory ?? files.logs(submission),
+      logDirectory: options.logDirectory ?? files.logs(submission, index),
       ends: ends.map { "\(journal.mark.text).\($0)" } + ["\(submission).\(index)"], needs: needs, deadline: deadline,
       owner: job.owner.map { file.owners[$0].name })
   }

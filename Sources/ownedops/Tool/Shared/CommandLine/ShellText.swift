@@ -1,4 +1,4 @@
-/// Commands as a shell reads them.
+/// Commands as a shell reads them: by code points, not by characters, of which a quote may be a part.
 enum ShellText {
   private static let plain = Set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+:,./-".utf8)
   /// Which are no commands where a command begins.
@@ -11,18 +11,20 @@ enum ShellText {
     guard !word.isEmpty else { return "''" }
     if word.utf8.allSatisfy(plain.contains) { return word }
     guard word.unicodeScalars.contains(where: { $0.isControl && $0 != "\n" && $0 != "\t" }) else {
-      return "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
+      let parts = word.unicodeScalars.split(separator: "'", omittingEmptySubsequences: false)
+      return "'" + parts.map { String($0) }.joined(separator: "'\\''") + "'"
     }
     // The shell takes line ends from the end of what is put out.
-    let last = word.lastIndex { $0 != "\n" } ?? word.startIndex
-    let lineEnds = String(word[word.index(after: last)...])
-    return "\"$(printf '\(format(word[...last]))')\"" + (lineEnds.isEmpty ? "" : quoted(lineEnds))
+    let scalars = word.unicodeScalars
+    let last = scalars.lastIndex { $0 != "\n" } ?? scalars.startIndex
+    let lineEnds = String(scalars[scalars.index(after: last)...])
+    return "\"$(printf '\(format(scalars[...last]))')\"" + (lineEnds.isEmpty ? "" : quoted(lineEnds))
   }
 
   /// What `printf` puts the text out for. Escapes have three digits: more would belong to them whatever follows.
-  private static func format(_ text: Substring) -> String {
+  private static func format(_ text: Substring.UnicodeScalarView) -> String {
     var result = ""
-    for scalar in text.unicodeScalars {
+    for scalar in text {
       switch scalar {
       case "%": result += "%%"
       case "\\": result += "\\\\"

@@ -51,10 +51,10 @@ enum ByteCount {
 }
 
 extension Int {
-  /// A sum of sizes: of sparse files there may be more than a number holds, which is as much as can be said then.
-  static func sum(_ left: Int, _ right: Int) -> Int {
-    let (sum, overflows) = left.addingReportingOverflow(right)
-    return overflows ? right < 0 ? .min : .max : sum
+  /// Adds, and stays at the largest number there is where the sum would be above it. Sparse files may be as long as that, each.
+  mutating func addSaturating(_ other: Int) {
+    let (sum, isBeyond) = addingReportingOverflow(other)
+    self = !isBeyond ? sum : other < 0 ? .min : .max
   }
 }
 

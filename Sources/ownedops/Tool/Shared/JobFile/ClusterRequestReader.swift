@@ -29,10 +29,11 @@ enum ClusterRequestReader {
     let options = try fields.placedTexts("slurm") ?? []
     for (text, place) in options {
       func fault(_ what: String) -> JSONFault { JSONFault("\(fields.label): \"slurm\": \(what)", at: place) }
-      guard text.hasPrefix("--"), text.count > 2, !text.utf8.contains(0) else {
+      guard text.utf8.starts(with: "--".utf8), text.utf8.count > 2, !text.utf8.contains(0) else {
         throw fault("\"\(text)\" is no long option of sbatch; write \"--name\" or \"--name=value\"")
       }
-      let name = text.dropFirst(2).prefix { $0 != "=" }
+      // By code points, as sbatch reads it: a = is one, whatever accent follows.
+      let name = String(text.unicodeScalars.dropFirst(2).prefix { $0 != "=" })
       // sbatch takes the beginning of a name for the name.
       if let own = reserved.first(where: { $0.hasPrefix(name) }) {
         throw fault("\"--\(own)\" is not for jobs to give: the engine does, or there would be no job")

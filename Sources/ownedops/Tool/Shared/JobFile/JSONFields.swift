@@ -9,7 +9,9 @@ struct JSONFields {
     let shown = number.map { "\(kind) \($0)" } ?? kind
     guard case .object(let members) = value.content else { throw JSONFault("\(shown) is not an object: { ... }", at: value.place) }
     var name: String?
-    if number != nil, case .text(let text)? = members.first(where: { $0.key == "name" })?.value.content { name = text }
+    if number != nil, case .text(let text)? = members.first(where: { $0.key == "name" })?.value.content, !text.isEmpty {
+      name = text
+    }
     label = name.map { "\(kind) \"\($0)\"" } ?? shown
     self.members = members
     place = value.place
@@ -78,7 +80,7 @@ struct JSONFields {
       guard case .text(let text) = member.value.content else {
         throw JSONFault("\(label): \"\(key)\": \"\(name)\" is not a text: \"...\"", at: member.value.place)
       }
-      guard !name.isEmpty, !name.contains("="), !name.utf8.contains(0), !text.utf8.contains(0) else {
+      guard !name.isEmpty, !name.utf8.contains(UInt8(ascii: "=")), !name.utf8.contains(0), !text.utf8.contains(0) else {
         throw JSONFault("\(label): \"\(key)\": \"\(name)\" can't be a variable", at: member.place)
       }
       result[name] = text

@@ -108,11 +108,26 @@ struct JournalDefinition: Equatable, Sendable {
 
   /// What differs, for people; nil if it does the same. When it runs is no part of that.
   func change(from old: JournalDefinition) -> String? {
-    if command != old.command { return "command" }
-    if directory != old.directory { return "directory" }
-    if environment != old.environment { return "environment" }
+    if !Self.isSame(command, old.command) { return "command" }
+    if !Self.isSame([directory].compactMap { $0 }, [old.directory].compactMap { $0 }) { return "directory" }
+    if !Self.isSame(environment, old.environment) { return "environment" }
     if after != old.after { return "dependencies" }
     return nil
+  }
+
+  static func == (left: JournalDefinition, right: JournalDefinition) -> Bool {
+    left.name == right.name && left.owner == right.owner && left.runsAlways == right.runsAlways && left.change(from: right) == nil
+  }
+
+  /// To a command, texts that look the same are not, though Swift takes them for equal: an accent of its own and a letter with one.
+  private static func isSame(_ left: [String], _ right: [String]) -> Bool {
+    left == right && zip(left, right).allSatisfy { $0.utf8.elementsEqual($1.utf8) }
+  }
+
+  private static func isSame(_ left: [String: String], _ right: [String: String]) -> Bool {
+    guard left == right else { return false }
+    let (left, right) = (left.sorted { $0.key < $1.key }, right.sorted { $0.key < $1.key })
+    return isSame(left.flatMap { [$0.key, $0.value] }, right.flatMap { [$0.key, $0.value] })
   }
 }
 

@@ -44,17 +44,34 @@ enum JournalFile {
     return pread(descriptor, &last, 1, status.st_size - 1) != 1 || last == UInt8(ascii: "\n")
   }
 
+  /// Whether it has no name any more.
+  static func isRemoved(_ descriptor: Int32) -> Bool {
+    var status = stat()
+    return fstat(descriptor, &status) == 0 && status.st_nlink == 0
+  }
+
   static func size(of descriptor: Int32) -> Int {
     var status = stat()
     return fstat(descriptor, &status) == 0 ? Int(status.st_size) : 0
   }
 
-  /// The file that a symbolic link stands for; else the same. One journal has one lease, whatever it is called by.
+  /// The file that a symbolic link stands for, also if it is not there yet; else the same. One journal has one lease, whatever it is
+  /// called by.
   static func target(of path: String) -> String {
-    var status = stat()
-    guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK, let real = realpath(path, nil) else { return path }
-    defer { free(real) }
-    return String(cString: real)
+    var path = path
+    // As many as the system follows.
+    for _ in 0..<40 {
+      var status = stat()
+      guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK else { break }
+      if let real = realpath(path, nil) {
+        defer { free(real) }
+        return String(cString: real)
+      }
+      guard let next = try? FileManager.default.destinationOfSymbolicLink(atPath: path), !next.isEmpty else { break }
+      let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
+      path = next.utf8.first == UInt8(ascii: "/") ? next : (slash.map { String(path[...$0]) } ?? "") + next
+    }
+    return path
   }
 
   /// - Returns: the error, or nil.

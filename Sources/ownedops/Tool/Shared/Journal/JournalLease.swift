@@ -113,7 +113,11 @@ final class JournalLease: Sendable {
       if let silent, !before.isSameWord(as: silent) { throw .inUse(before) }
       try check(before, takesOver, now, &notes)
     }
-    if let error = write(record, to: descriptor) { throw .failed(error) }
+    if let error = write(record, to: descriptor) {
+      // A part of a record would keep everybody out.
+      _ = ftruncate(descriptor, 0)
+      throw .failed(error)
+    }
     return (JournalLease(path: path, record), notes)
   }
 

@@ -120,7 +120,8 @@ struct Resumption: Sendable {
     if !changes.isEmpty {
       let what = Set(changes.map(\.what))
       let kind = what.count == 1 ? "the \(what.first ?? "") of" : "what is said of"
-      var note = "\(kind) \(Self.list(changes.map(\.name))) has changed: \(changes.count == 1 ? "it runs" : "they run") again"
+      let verb = what == ["dependencies"] ? "have" : "has"
+      var note = "\(kind) \(Self.list(changes.map(\.name))) \(verb) changed: \(changes.count == 1 ? "it runs" : "they run") again"
       if followers > 0 { note += ", and \(Shown.count(followers, "job")) that depend\(followers == 1 ? "s" : "") on that" }
       notes.append(note)
     }

@@ -24,6 +24,12 @@ enum ChildProcess {
     }
   }
 
+  /// What the tool was started with, and so what commands get, whichever thread starts them.
+  private static let priority = System.threadPriority
+
+  /// To be called first, on the thread that the process began with.
+  static func rememberPriority() { _ = priority }
+
   /// Starts the command as the leader of a new session and process group.
   /// - Parameters:
   ///   - input: becomes standard input; `/dev/null` if nil.
@@ -58,6 +64,7 @@ enum ChildProcess {
     let flags = Int32(POSIX_SPAWN_SETSIGDEF) | Int32(POSIX_SPAWN_SETSIGMASK) | System.spawnFlags
     posix_spawnattr_setflags(&attributes, Int16(flags))
 
+    System.setThreadPriority(priority)
     var process: pid_t = 0
     let error = withArguments(command.words) { words in
       withEnvironment(command.environment) { environment in
@@ -72,7 +79,7 @@ enum ChildProcess {
   /// The system looks commands up in our `PATH`; where the job sets its own, we look.
   private static func path(of command: Command) -> String {
     let name = command.words[0]
-    guard !name.contains("/"), let path = command.environment["PATH"] else { return name }
+    guard !name.utf8.contains(UInt8(ascii: "/")), let path = command.environment["PATH"] else { return name }
     for directory in path.split(separator: ":", omittingEmptySubsequences: false) {
       let candidate = (directory.isEmpty ? "." : String(directory)) + "/" + name
       if access(candidate, X_OK) == 0 { return candidate }

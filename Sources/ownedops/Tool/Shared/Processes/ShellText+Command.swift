@@ -9,6 +9,6 @@ extension ShellText {
     }
     let line = words.joined(separator: " ")
     guard let directory = command.directory else { return line }
-    return "(cd \(directory.hasPrefix("-") ? "-- " : "")\(quoted(directory)) && \(line))"
+    return "(cd \(directory.utf8.first == UInt8(ascii: "-") ? "-- " : "")\(quoted(directory)) && \(line))"
   }
 }
