@@ -10,6 +10,8 @@ func getrlimit(_ resource: Int32, _ limit: UnsafeMutablePointer<rlimit>!) -> Int
 let RUSAGE_SELF: Int32 = 0
 @discardableResult func getrusage(_ who: Int32, _ usage: UnsafeMutablePointer<rusage>!) -> Int32 { -1 }
 
+func _NSGetEnviron() -> UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?> { fatalError() }
+
 let SOCK_STREAM: Int32 = 1
 
 struct SignalHandlers {

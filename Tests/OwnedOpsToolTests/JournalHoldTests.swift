@@ -76,6 +76,29 @@ struct JournalHoldTests {
     #expect(!directory.contains("j.lease"))
   }
 
+  @Test func whoLeavesAJournalToAnotherHasItReachTheDisk() throws {
+    defer { directory.remove() }
+    let seen = Guarded<[String]>([])
+    let journal = try RunJournal(options(), file()) { [directory] _ in
+      seen.withLock { $0.append(directory.read("j")) }
+      return nil
+    }
+    try begun(journal, every: .seconds(1000))
+    #expect(journal.submit("a", attempt: 1) == nil && seen.withLock { $0.isEmpty })
+    journal.abandon()
+    #expect(seen.withLock { $0.count == 1 && $0[0].contains("submitted") } && !directory.contains("j.lease"))
+    // Not one that is another's by now.
+    let lost = try RunJournal(options("--resume"), file(), now: WallClock.now - JournalLease.patience) { _ in
+      seen.withLock { $0.append("") }
+      return nil
+    }
+    try begun(lost, every: .seconds(1000))
+    try giveLeaseToAnotherMachine()
+    #expect(!lost.isHeld)
+    lost.abandon()
+    #expect(seen.withLock { $0.count == 1 })
+  }
+
   @Test func aRunnerThatWasAsleepLooksAtTheLeaseBeforeItWrites() throws {
     defer { directory.remove() }
     let isLost = Guarded(0)

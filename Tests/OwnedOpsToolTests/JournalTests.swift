@@ -39,6 +39,67 @@ struct JournalTests {
     }
   }
 
+  @Test func anyNumberIsATime() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let file = try file(#"{"name":"a","command":["x"]},{"name":"b","command":["x"]},{"name":"c","command":["x"]}"#)
+    for time in [1e300, -1e300, 0] {
+      let far = String(decoding: JournalEvent.started(job: "a", attempt: 1, process: 1).line(), as: UTF8.self)
+      let tail = far.split(separator: ",").dropLast().joined(separator: ",") + ",\"time\":\(time)}\n"
+      let run = JournalRun(identifier: "r", runner: .current, keeper: nil, grace: .zero, keepsOrphans: false)
+      let journal = try journal(
+        file, [.run(run), .submitted(job: "b", attempt: 1), .cancelled(job: "c", reason: "")], in: directory, tail: tail)
+      #expect(journal.jobs[0].startedAt == min(max(time, 0), 1e12))
+      #expect(StatusReport(journal).text.contains("a: for ") && StatusReport(journal).json.contains("\"started\":"))
+      let record = JournalPicture.record(of: journal)
+      #expect(TimelinePicture(record).svg.hasSuffix("</svg>\n") && TraceDocument(record).json.contains("\"a\""))
+      #expect(JournalEvent.started(job: "a", attempt: 1, process: 1).line(at: time).last == UInt8(ascii: "\n"))
+      let lease = "{\"run\":\"r\",\"host\":\"far\",\"machine\":\"another\",\"process\":1,\"start\":\(time),\"heartbeat\":\(time)}\n"
+      try directory.write("j.lease", lease)
+      #expect { _ = try self.lease(directory.path + "/j", "me") } throws: { "\($0)".contains("is in use by process 1 on far") }
+    }
+  }
+
+  /// For which there is room before a job begins, also on a disk that is full when it ends.
+  @Test func theEndOfAnOutputFitsIntoTheRoomOfALine() throws {
+    for output in ["\u{1}", "\"", "é\u{1f}", "𝄞", "a\n"] {
+      let whole = String(repeating: output, count: 2000)
+      for event in [
+        JournalEvent.exited(job: "a job", attempt: 1, JournalExit(.signal(15), wasStopped: true, reason: "timed out", output: whole)),
+        .failed(job: "a job", attempts: 1, reason: "exit status 1", output: whole),
+      ] {
+        let line = event.line()
+        #expect(line.count < RunJournal.roomForOne && line.count > RunJournal.roomForOne / 2)
+        let kept = try #require(try JSONParser.parse(Array(line.dropLast()))["output"]?.asText)
+        #expect(whole.hasSuffix(kept))
+      }
+    }
+  }
+
+  /// The disk was full for a moment, and another process has written meanwhile.
+  @Test func aLineThatWasCutOffComesOnceMore() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let file = try file(#"{"name":"a","command":["x"]},{"name":"b","command":["x"]},{"name":"c","command":["x"]}"#)
+    try directory.write("j", Data(JournalHead(file).bytes))
+    let descriptor = open(directory.path + "/j", O_RDWR | O_APPEND | O_CLOEXEC)
+    defer { close(descriptor) }
+    let lines = JournalEvent.submitted(job: "a", attempt: 1).line() + JournalEvent.submitted(job: "b", attempt: 1).line()
+    var calls = 0
+    let error = JournalFile.append(lines, to: descriptor) { descriptor, bytes in
+      calls += 1
+      guard calls == 1 else { return Foundation.write(descriptor, bytes.baseAddress, bytes.count) }
+      let count = Foundation.write(descriptor, bytes.baseAddress, bytes.count - 10)
+      #expect(JournalFile.append(JournalEvent.submitted(job: "c", attempt: 1).line(), to: descriptor) == nil)
+      return count
+    }
+    #expect(error == nil && calls == 2)
+    let journal = try JournalReader.read(directory.path + "/j")
+    #expect(journal.jobs.map(\.state) == [.submitted, .submitted, .submitted] && journal.tornLines.count == 1)
+    // Where nothing but a part ever fits there is an end.
+    #expect(JournalFile.append(lines, to: descriptor) { Foundation.write($0, $1.baseAddress, 5) } == ENOSPC)
+  }
+
   @Test func aGraphIsReadAsItWasWritten() throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
@@ -179,9 +240,11 @@ struct JournalTests {
 
   // MARK: The lease
 
-  private func lease(_ journal: String, _ identifier: String, takesOver: Bool = false) throws -> JournalLease {
+  private func lease(
+    _ journal: String, _ identifier: String, takesOver: Bool = false, watch: Duration = .zero, pause: () -> Void = {}
+  ) throws -> JournalLease {
     do throws(JournalLease.Refusal) {
-      return try JournalLease.take(journal, identifier: identifier, takesOver: takesOver).lease
+      return try JournalLease.take(journal, identifier: identifier, takesOver: takesOver, watch: watch, pause: pause).lease
     } catch {
       throw error.usageError("j")
     }
@@ -228,6 +291,28 @@ struct JournalTests {
     #expect { _ = try lease(path, "me", takesOver: true) } throws: { "\($0)".contains("after 60.00 s of silence") }
     try elsewhere(silentFor: 61, path)
     #expect { _ = try lease(path, "me") } throws: { "\($0)".contains("if it is gone, give --take-over") }
+    let mine = try lease(path, "me", takesOver: true)
+    #expect(mine.keep())
+  }
+
+  /// It seems to be silent, and speaks while it is listened to.
+  @Test func aRunnerWhoseClockIsLateIsNotTakenOverFrom() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let path = directory.path + "/j"
+    try elsewhere(silentFor: 70, path)
+    var pauses = 0
+    #expect {
+      _ = try lease(path, "me", takesOver: true, watch: .seconds(20)) {
+        pauses += 1
+        if pauses == 3 { #expect(throws: Never.self) { try elsewhere(silentFor: 65, path) } }
+      }
+    } throws: {
+      "\($0)".contains("process \(getpid()) on far")
+    }
+    #expect(pauses == 3)
+    // Also if it comes to speak at the last moment.
+    #expect { _ = try lease(path, "me", takesOver: true) { try? elsewhere(silentFor: 61, path) } } throws: { "\($0)".contains("on far") }
     let mine = try lease(path, "me", takesOver: true)
     #expect(mine.keep())
   }

@@ -155,6 +155,23 @@ import Testing
       #expect(lines.contains { $0.contains(#""job":"owned""#) && $0.contains(#""reason":"its owner top ended: flag has gone""#) })
     }
 
+    /// A command that is deaf to SIGTERM looks how much processor time its keeper takes from its time-out to the end of the grace.
+    @Test func aKeeperThatWaitsTakesNoProcessor() async throws {
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      let line = """
+        [ ! -e ticks ] || exit 0; trap '' TERM; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat)
+        ticks() { set -- $(cut -d ' ' -f 14,15 /proc/$PPID/stat); echo $(($1 + $2)); }
+        sleep 0.5; before=$(ticks); sleep 1; echo $(($(ticks) - before)) > ticks
+        """
+      try write([shell("a", line, #""timeout":"100ms""#)], to: directory)
+      #expect(try await run("--grace", "60s", in: directory).status == -SIGKILL)
+      #expect(try await run("--resume", in: directory).status == 0)
+      #expect(directory.read("j").contains(#""reason":"timed out""#))
+      // Of a hundred.
+      #expect(try #require(Int(directory.read("ticks").dropLast())) < 20)
+    }
+
     @Test func aRunnerWhoseKeeperIsKilledStopsAndSaysWhatMayHaveRun() async throws {
       let directory = try TemporaryDirectory()
       defer { directory.remove() }

@@ -63,6 +63,38 @@ struct RunEndTests {
     #expect(!directory.contains("ran"))
   }
 
+  /// Each of them cancels its own jobs. To look at all jobs for each takes minutes.
+  @Test func thousandsOfOwnersEndAtOneTime() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let count = Sanitizer.isActive ? 1000 : 5000
+    let owners = (0..<count).map { number in
+      "{\"name\":\"o\(number)\",\"endsWhen\":{\"fileRemoved\":\"nothing\"}\(number % 2 == 0 ? "" : ",\"parent\":\"o\(number - 1)\"")}"
+    }
+    let jobs = (0..<count * 10).map { "{\"name\":\"j\($0)\",\"owner\":\"o\($0 / 10)\",\"command\":[\"touch\",\"ran\"]}" }
+    try directory.write("g", "{\"owners\":[\(owners.joined(separator: ","))],\"jobs\":[\(jobs.joined(separator: ","))]}")
+    let start = ContinuousClock.now
+    let outcome = try await ToolBinary.run(["run", "g"], in: directory)
+    let time = ContinuousClock.now - start
+    print("\(count) owners that end, with \(count * 10) jobs: \(time)")
+    #expect(outcome.output.contains("cancelled j0: its owner o0 ended: nothing has gone\n"))
+    #expect(outcome.output.hasSuffix("0 succeeded, 0 failed, \(Shown.count(count * 10)) cancelled\n"))
+    #expect(!directory.contains("ran") && time < .seconds(20))
+  }
+
+  @Test func aProcessThatCanNotBeLookedAtHasNotExited() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let child = try Child(["sleep", "300"], in: directory)
+    let birth = ProcessFields(of: child.identifier)?.birth
+    #expect(!OwnerWatch.hasExited(child.identifier, bornAt: birth))
+    #expect(!OwnerWatch.hasExited(child.identifier, bornAt: birth) { _ in nil })
+    #expect(birth == nil || OwnerWatch.hasExited(child.identifier, bornAt: "another time"))
+    kill(child.identifier, SIGKILL)
+    child.waitForStatus()
+    #expect(OwnerWatch.hasExited(child.identifier, bornAt: birth) && OwnerWatch.hasExited(child.identifier, bornAt: birth) { _ in nil })
+  }
+
   @Test func anOwnerEndsAfterATime() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

@@ -52,6 +52,28 @@ struct RunOutputTests {
     #expect(directory.read("tries") == "try\n")
   }
 
+  /// Of what ran elsewhere. Whoever reads it does not wait for a copy of it to be made.
+  @Test func aLargeLogIsPrintedFromWhereItIs() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let memory = OutputMemory(most: 1 << 20)
+    for (name, size, isCopied) in [("small", 1 << 10, true), ("large", 1 << 17, false)] {
+      try directory.write(name, String(repeating: "a", count: size - 2) + "z\n")
+      let output = try #require(JobOutput(ofLog: directory.path + "/" + name, memory: memory))
+      #expect(output.tail(3) == "az\n" && output.isInFile != isCopied)
+      let descriptor = open(directory.path + "/" + name, O_RDWR | O_CLOEXEC)
+      defer { close(descriptor) }
+      #expect(Foundation.write(descriptor, "b", 1) == 1)
+      let copy = open(directory.path + "/copy", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+      defer { close(copy) }
+      #expect(output.copy(to: copy) == nil)
+      #expect(directory.read("copy") == (isCopied ? "a" : "b") + directory.read(name).dropFirst())
+      output.release()
+    }
+    #expect(memory.take(1 << 20))
+    #expect(JobOutput(ofLog: directory.path + "/nothing", memory: memory) == nil && JobOutput(ofLog: directory.path, memory: memory) == nil)
+  }
+
   @Test func aLogIsWrittenWhileItsJobRuns() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

@@ -86,16 +86,20 @@ struct RunTests {
     }
   #endif
 
-  /// Also where they are no text: names of files, for example.
+  /// Also where they are no text: names of files, for example; and where their names are none.
   @Test func variablesReachCommandsByteForByte() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    let line = #"printf '%s' "$LATIN" | od -An -tx1"#
-    let jobs = [shell("plain", line), shell("with", line, #""environment":{"OTHER":"x"}"#)]
+    let show = #"printf '%s,%s,%s' "$X" "$Y" "$Z" | od -An -c"#
+    let changed = shell("changed", show, #""environment":{"Y":"new","Z":"é"}"#)
+    let jobs = [shell("plain", show), changed, #"{"name":"all","command":["env"]}"#]
     try directory.write("graph.json", "{\"jobs\":[\(jobs.joined(separator: ","))]}")
+    let begin = #"exec env X="$(printf 'a\377b')" Y=old "$(printf 'caf\351=there')" "$OWNEDOPS" run graph.json -j1"#
     for more in ["", " --journal j"] {
-      let outcome = try await ToolBinary.shell(#"LATIN=$(printf 'caf\351') "$OWNEDOPS" run graph.json -j1"# + more, in: directory)
-      #expect(outcome.output.split(separator: "\n").filter { $0 == " 63 61 66 e9" }.count == 2)
+      let outcome = try await ToolBinary.shell(begin + more, in: directory)
+      let lines = outcome.output.split(separator: "\n").map { $0.filter { $0 != " " } }
+      #expect(lines.filter { $0 == "a377b,old," || $0 == "a377b,new,303251" }.count == 2, "\(outcome.output)")
+      #expect(lines.contains { $0.hasSuffix("=there") }, "\(outcome.output)")
     }
   }
 
@@ -318,7 +322,7 @@ struct RunTests {
     defer { directory.remove() }
     // Optimised, two seconds, otherwise four times that; the bound leaves room for machines of any kind.
     let count = Sanitizer.isActive ? 20_000 : 200_000
-    var jobs = [shell("j0", "exit 1")]
+    var jobs = [shell("j0", "grep VmHWM /proc/$PPID/status; exit 1")]
     for number in 1..<count {
       jobs.append("{\"name\":\"j\(number)\",\"after\":[\"j\(number - 1)\",\"j\(number / 2)\"],\"command\":[\"true\"]}")
     }
@@ -330,6 +334,12 @@ struct RunTests {
     #expect(outcome.status == 1)
     #expect(lastLine(outcome) == "0 succeeded, 1 failed, \(Shown.count(count - 1)) cancelled; failed: j0")
     #expect(time < .seconds(30))
+    #if os(Linux)
+      // In kB.
+      let memory = outcome.output.split(separator: "\n").first { $0.hasPrefix("VmHWM:") }?.split { !$0.isNumber }.first.flatMap { Int($0) }
+      print("and at most \(memory ?? 0) kB by the time of the first command")
+      #expect(try #require(memory) < 300_000 || Sanitizer.isActive)
+    #endif
   }
 
   @Test func aJobThatComesAfterAllOthersAndAnOwnerForEachAreReadAndDrawnWithinSeconds() throws {

@@ -100,6 +100,22 @@ struct ScanTests {
     #expect(text.output.contains("  ./a\\xff\\n\n  ./bé\n"))
   }
 
+  /// On file systems that have such. They are too large to be compared, and are counted.
+  @Test func filesThatAreLargerTogetherThanANumberHoldsAreCounted() async throws {
+    let directory = try TemporaryDirectory(in: "/dev/shm")
+    defer { directory.remove() }
+    let names = ["a", "b", "c/d", "c/e"]
+    do {
+      for name in names { try directory.writeSparse(name, size: .max) }
+    } catch {
+      print("no file system for such files here; not tested")
+      return
+    }
+    let outcome = try await ToolBinary.run(["scan", "--json", "-q", "--max-size", "1T"], in: directory)
+    #expect(outcome.status == 0, "\(outcome.errors)")
+    #expect(outcome.output.contains(#""bytes" : 9223372036854775807"#) && outcome.output.contains(#""files" : 4"#), "\(outcome.output)")
+  }
+
   @Test func pathsLongerThanTheSystemTakesAreRead() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

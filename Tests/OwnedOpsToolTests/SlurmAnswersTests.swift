@@ -73,6 +73,62 @@ struct SlurmAnswersTests {
     #expect(slurm.calls(of: "sbatch").compactMap { $0.first { $0.hasPrefix("--array=") } }.prefix(2) == ["--array=0-7", "--array=0-3"])
   }
 
+  /// Each waits until all have been called.
+  @Test func submissionsOverlap() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let count = SlurmSession.mostAtOnce
+    let trial = try SlurmTrial(SlurmGraph.text((1...count).map { SlurmGraph.job("j\($0)", ["x"], "\"cpus\":\($0)") }), in: directory)
+    let calls = Guarded(0)
+    let slurm = SlurmStandIn(
+      trial.files,
+      submit: { _, words in
+        #expect(words.contains("--kill-on-invalid-dep=yes") && words.contains("--no-requeue"))
+        calls.withLock { $0 += 1 }
+        let deadline = ContinuousClock.now + .seconds(20)
+        while calls.withLock({ $0 < count }) {
+          guard .now < deadline else { return .init(status: 1, text: "sbatch: error: alone\n") }
+          usleep(1000)
+        }
+        return nil
+      }, stateOf: { _, _ in "COMPLETED" })
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.allSatisfy { $0.state == .succeeded }, "\(journal.jobs.map(\.reason))")
+  }
+
+  /// One call for all jobs, at most once in two seconds, and more seldom while it gets the same answers.
+  @Test func slurmIsAskedMoreSeldomWhenNothingChanges() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"])]), in: directory)
+    let hold = try RunJournal(JournalOptions(path: trial.journal), trial.file, engine: SlurmCommand.engine)
+    defer { hold.abandon() }
+    let asked = Guarded(0)
+    let session = SlurmSession(
+      trial.file, RunOptions(), SlurmOptions(), limits: SlurmLimits("MinJobAge = 40"), files: trial.files, journal: hold, results: nil,
+      begin: WallClock.now, past: SlurmSession.Past(),
+      call: { _ in
+        asked.withLock { $0 += 1 }
+        return .init(status: 1, text: "nobody should ask")
+      })
+    session.activate(0)
+    let row = "1|RUNNING|ownedops:\(hold.mark.text):0|n1|None\n"
+    var pauses: [Double] = []
+    for (number, text) in ([row] + Array(repeating: row, count: 5) + [row.replacingOccurrences(of: "RUNNING", with: "PENDING")])
+      .enumerated()
+    {
+      let before = ContinuousClock.now
+      session.didPoll(number, .init(status: 0, text: text))
+      pauses.append(session.pollInterval.inSeconds)
+      #expect(session.nextPoll >= before + session.pollInterval && session.mustPoll)
+      // Not yet.
+      session.poll()
+    }
+    // No more seldom than that nothing is forgotten meanwhile.
+    #expect(pauses == [2, 3, 4.5, 6.75, 10, 10, 2])
+    #expect(asked.withLock { $0 } == 0)
+  }
+
   /// Most parallel file systems are slow with large ones.
   @Test func noDirectoryOfARunHoldsMoreThanAThousandFilesOfAKind() throws {
     let directory = try TemporaryDirectory()

@@ -82,12 +82,28 @@ struct SlurmInputTests {
     #expect(SlurmTask(task.line) == task)
   }
 
-  @Test func theLargestSizesAreAskedFor() throws {
-    let file = try RunFile(
-      Data(#"{"jobs":[{"name":"a","command":["x"],"memory":"9223372036854775807"},{"name":"b","command":["x"],"memory":1}]}"#.utf8),
-      source: "file")
-    let requests = file.jobs.map { SlurmRequest($0, urgent: .normal, grace: .zero, dependencies: []).words(SlurmOptions()) }
-    #expect(requests.map(\.last) == ["--mem=8796093022208M", "--mem=1M"])
+  /// Slurm has it by then, and after a power failure nobody else would know.
+  @Test func aSubmissionHasReachedTheDiskBeforeItIsMade() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let seen = Guarded<[String]>([])
+    var files = SlurmFiles(root: directory.path)
+    files.synchronize = { _ in
+      seen.withLock { $0.append(directory.read("submissions")) }
+      return nil
+    }
+    try files.note(SlurmFiles.Submission(number: 7, mark: "1.1", jobs: ["a"]), attempts: [1])
+    #expect(seen.withLock { $0.count == 1 && $0[0].contains("\"number\":7") })
+    files.synchronize = { _ in EIO }
+    #expect(throws: UsageError.self) { try files.note(SlurmFiles.Submission(number: 8, mark: "1.1", jobs: ["a"]), attempts: [1]) }
+  }
+
+  @Test(arguments: [(1, 1), (1 << 20, 1), (1 << 20 + 1, 2), (Int.max, 1 << 43)])
+  func memoryIsRoundedUpHoweverMuchItIs(_ bytes: Int, _ megabytes: Int) throws {
+    var job = RunFile.Job(name: "a", command: .init(words: ["x"]))
+    job.memory = bytes
+    let request = SlurmRequest(job, urgent: .normal, grace: .zero, dependencies: [])
+    #expect(request.words(SlurmOptions()).contains("--mem=\(megabytes)M"))
   }
 
   /// To sbatch the name ends at the equals sign, whatever follows.

@@ -95,6 +95,101 @@ struct SlurmRunnerTests {
     #expect(slurm.calls(of: "sbatch").isEmpty && slurm.calls(of: "scancel").first == ["scancel", "50"])
   }
 
+  /// By the clock of its node it had failed long before the run began.
+  @Test func whatHasFailedStaysSoThoughTheClockOfItsNodeIsLate() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"])]), in: directory)
+    let files = trial.files
+    let slurm = SlurmStandIn(files) { _, submission in
+      SlurmStandIn.end(submission, 0, files, result: "failed", exit: #""exitStatus":1"#)
+      return "FAILED"
+    }
+    let first = try trial.run(slurm)
+    #expect(first.jobs[0].state == .failed && first.jobs[0].endedAt == 1002.5)
+    let second = try trial.run(slurm, .attach)
+    #expect(second.jobs[0].state == .failed && slurm.calls(of: "sbatch").count == 1)
+    // In another try it runs again.
+    let third = try trial.run(SlurmStandIn(files) { _, _ in "COMPLETED" }, .resume)
+    #expect(third.jobs[0].state == .succeeded)
+  }
+
+  /// Its runner on this machine was killed before it began. What it came to in an earlier run, on the cluster, is no end of it.
+  @Test func anAttemptOnThisMachineHasNoSubmission() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(SlurmGraph.text([SlurmGraph.job("a", ["x"])]), in: directory)
+    let before = try trial.die(after: ["a"])
+    SlurmStandIn.end(0, 0, trial.files, result: "failed", exit: #""exitStatus":1"#)
+    let local = JournalRun(identifier: "1.1", runner: .current, keeper: .current, grace: .zero, keepsOrphans: false)
+    let events: [JournalEvent] = [
+      .failed(job: "a", attempts: 1, reason: "exit status 1", output: ""), .ended(run: before[0].mark), .run(local),
+      .submitted(job: "a", attempt: 1), .kept(run: "1.1"),
+    ]
+    let descriptor = open(trial.journal, O_WRONLY | O_APPEND | O_CLOEXEC)
+    #expect(JournalFile.append(events.flatMap { $0.line() }, to: descriptor) == nil)
+    close(descriptor)
+    let slurm = SlurmStandIn(trial.files) { _, submission in submission == 0 ? nil : "COMPLETED" }
+    let journal = try trial.run(slurm, .resume)
+    #expect(journal.jobs[0].state == .succeeded, "\(journal.jobs[0].reason)")
+  }
+
+  /// Standard error is a pipe that is full, and what is said first is that somebody holds the job.
+  @Test func anOwnerEndsThoughNobodyReadsWhatIsSaid() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let slurm = try SlurmScripts(in: directory, looking: "[ ! -e asked ] || rm -f flag; touch asked")
+    try directory.write("flag", "")
+    try directory.write(
+      "g", SlurmGraph.text([SlurmGraph.job("a", ["x"], #""owner":"o""#)], owners: #"{"name":"o","endsWhen":{"fileRemoved":"flag"}}"#))
+    #expect(mkfifo(directory.path + "/errors", 0o600) == 0)
+    let pipe = open(directory.path + "/errors", O_RDWR | O_NONBLOCK | O_CLOEXEC)
+    defer { close(pipe) }
+    while Foundation.write(pipe, "x", 1) == 1 {}
+    let child = try Child(
+      [ToolBinary.url.path, "run", "g", "--engine", "slurm", "-q"], in: directory, environment: slurm.environment,
+      output: directory.path + "/out", errors: directory.path + "/errors")
+    #expect(await child.status() == 1)
+    #expect(directory.read("cancelled") == "7\n")
+    #expect(directory.read("out").hasSuffix("0 succeeded, 0 failed, 1 cancelled\n"))
+  }
+
+  /// Of an answer that a full disk cuts off nobody would know.
+  @Test func answersOfSlurmNeedNoRoomOnADisk() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let slurm = try SlurmScripts(in: directory)
+    try directory.write("g", SlurmGraph.text([SlurmGraph.job("a", ["x"])]))
+    let environment = slurm.environment.merging(["TMPDIR": directory.path + "/nowhere"]) { $1 }
+    let left = try await ToolBinary.run(
+      ["run", "g", "--engine", "slurm", "--journal", "j", "--detach"], in: directory, environment: environment)
+    #expect(left.output.hasPrefix("1 job with Slurm\n"), "\(left.output)\(left.errors)")
+  }
+
+  /// From another login node, whose processes can't be seen from here.
+  @Test func whoAttachesTakesOverFromARunnerThatIsSilent() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let slurm = try SlurmScripts(in: directory)
+    try directory.write("g", SlurmGraph.text([SlurmGraph.job("a", ["x"])]))
+    func run(_ arguments: String...) async throws -> ToolBinary.Outcome {
+      try await ToolBinary.run(arguments, in: directory, environment: slurm.environment)
+    }
+    let left = try await run("run", "g", "--engine", "slurm", "--journal", "j", "--detach")
+    #expect(left.output.hasPrefix("1 job with Slurm\n"), "\(left.output)\(left.errors)")
+    var lease = JournalLine("lease")
+    for (key, value) in [("run", "other"), ("host", "far"), ("machine", "another"), ("birth", "1")] { lease.add(key, value) }
+    lease.add("process", 1)
+    for key in ["start", "heartbeat"] { lease.add(key, time: WallClock.now - 61) }
+    try directory.write("j.lease", Data(lease.bytes))
+    let refused = try await run("attach", "j")
+    #expect(refused.status == 2 && refused.errors.contains("process 1 on far") && refused.errors.contains("give --take-over"))
+    try directory.write("cancelled", "")
+    let outcome = try await run("attach", "j", "--take-over")
+    #expect(outcome.status == 1 && outcome.errors.contains("taken over from process 1 on far"), "\(outcome.errors)")
+    #expect(outcome.output == "cancelled a: cancelled by somebody else\n0 succeeded, 0 failed, 1 cancelled\n")
+  }
+
   /// The number of a process that has gone is another's by now.
   @Test func anOwnersProcessIsNotTakenForAnotherOfItsNumber() throws {
     let directory = try TemporaryDirectory()
@@ -108,9 +203,10 @@ struct SlurmRunnerTests {
     #expect(journal.jobs[0].state == .cancelled && slurm.calls(of: "sbatch").isEmpty)
     let owners = trial.file.owners
     let path = directory.path + "/run.json"
-    let settings = SlurmSettings(RunOptions(), SlurmOptions(), owners: owners)
+    let settings = SlurmSettings(RunOptions(), SlurmOptions(), run: "1.1", owners: owners)
     try SlurmFiles.write(settings.bytes, to: path)
-    #expect(try SlurmSettings(path).births == ["\(getpid())": ProcessFields(of: getpid())?.birth])
+    let known = try SlurmSettings(path)
+    #expect(known.run == "1.1" && known.births == ["\(getpid())": ProcessFields(of: getpid())?.birth])
   }
 
   /// It was stopped for so long that somebody has taken over, with the same numbers for submissions.

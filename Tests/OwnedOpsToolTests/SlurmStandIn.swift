@@ -108,6 +108,31 @@ final class SlurmStandIn: Sendable {
   }
 }
 
+/// Slurm's programs as scripts: they take one job, which somebody holds until it is cancelled, as `cancelled` says.
+struct SlurmScripts {
+  let environment: [String: String]
+
+  /// - Parameter looking: what `squeue` does when it has told how things are.
+  init(in directory: TemporaryDirectory, looking: String = "true") throws {
+    for (name, body) in [
+      ("scontrol", "echo MaxArraySize = 1"), ("scancel", #"echo "$@" > cancelled"#),
+      ("sbatch", #"for word; do case $word in --comment=*) echo "7 ${word#--comment=}" > jobs ;; esac; done; echo 7"#),
+      (
+        "squeue",
+        """
+        [ -e jobs ] || exit 0; read -r id comment < jobs
+        if [ -e cancelled ]; then echo "$id|CANCELLED|$comment||None"; else echo "$id|PENDING|$comment||JobHeldUser"; fi
+        \(looking)
+        """
+      ),
+    ] {
+      try directory.write("bin/\(name)", "#!/bin/sh\ncd \(directory.path)\n\(body)\n")
+      guard chmod(directory.path + "/bin/\(name)", 0o755) == 0 else { throw CocoaError(.fileWriteUnknown) }
+    }
+    environment = ["PATH": "\(directory.path)/bin:\(ProcessInfo.processInfo.environment["PATH"] ?? "")"]
+  }
+}
+
 /// A run of which Slurm says what a test wants it to.
 struct SlurmTrial {
   let file: RunFile
@@ -189,7 +214,8 @@ struct SlurmTrial {
     how.resumes = beginning != .new
     how.attaches = beginning == .attach
     let hold = try RunJournal(how, file, engine: SlurmCommand.engine)
-    var past = SlurmSession.Past(file, files, try JournalReader.read(journal), ended: beginning == .attach ? 0 : nil)
+    let known = try JournalReader.read(journal)
+    var past = SlurmSession.Past(file, files, known, of: beginning == .attach ? known.runs.first?.run.identifier : nil)
     past.births = births
     try hold.begin(keeper: nil, grace: .seconds(1), keepsOrphans: false, engine: SlurmCommand.engine) {}
     try prepare(hold)

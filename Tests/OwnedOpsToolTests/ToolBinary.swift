@@ -112,8 +112,10 @@ private enum LeakSuppressions {
 final class TemporaryDirectory: Sendable {
   let path: String
 
-  init() throws {
-    var template = Array((NSTemporaryDirectory() + "/ownedops-tests.XXXXXX").utf8CString)
+  /// - Parameter parent: where it is to be, if there is such a directory.
+  init(in parent: String? = nil) throws {
+    let parent = parent.flatMap { access($0, W_OK) == 0 ? $0 : nil } ?? NSTemporaryDirectory()
+    var template = Array((parent + "/ownedops-tests.XXXXXX").utf8CString)
     guard mkdtemp(&template) != nil else { throw CocoaError(.fileWriteUnknown) }
     path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }

@@ -43,6 +43,31 @@ final class JobOutput: Sendable {
     state = Guarded(State(log: log?.descriptor ?? -1))
   }
 
+  /// What stands in a log to which nobody adds any more. A large one is not read before it is printed. Nil if it can't be read.
+  init?(ofLog path: String, memory: OutputMemory) {
+    let descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+    var status = stat()
+    guard descriptor >= 0, fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+      if descriptor >= 0 { close(descriptor) }
+      return nil
+    }
+    var content = State(file: descriptor, log: -1)
+    let size = Int(status.st_size)
+    if size <= Self.mostInMemory, memory.take(size) {
+      content.memory = [UInt8](repeating: 0, count: size)
+      content.file = -1
+      let count = content.memory.withUnsafeMutableBytes { RawFile.fill($0, from: descriptor) }
+      close(descriptor)
+      memory.giveBack(size - max(0, count))
+      content.memory.removeLast(size - max(0, count))
+    }
+    self.memory = memory
+    keepsLogOnly = false
+    announce = nil
+    logPath = nil
+    state = Guarded(content)
+  }
+
   deinit { release() }
 
   /// Lets go of what it holds; nothing is kept any more.

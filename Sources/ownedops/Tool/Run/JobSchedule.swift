@@ -81,10 +81,11 @@ final class JobSchedule: Sendable {
   func end(_ place: Int, _ end: End) -> Step { state.withLock { self.end([(place, end)], &$0) } }
 
   /// Those of them that nobody has taken. What comes after them, and is one of them, is cancelled for the same reason.
-  func cancel(_ reason: (_ place: Int) -> String?) -> Step {
+  /// - Parameter places: who may be one of them; nil: all.
+  func cancel(among places: [Int]? = nil, _ reason: (_ place: Int) -> String?) -> Step {
     state.withLock { state in
       var cancelled: [(place: Int, end: End)] = []
-      for place in state.ends.indices where state.ends[place] == nil && !state.isTaken[place] {
+      for place in places ?? Array(state.ends.indices) where state.ends[place] == nil && !state.isTaken[place] {
         if let reason = reason(place) { cancelled.append((place, .cancelled(reason, hasBegun: false))) }
       }
       return end(cancelled, &state)

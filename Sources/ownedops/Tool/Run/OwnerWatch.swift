@@ -55,12 +55,15 @@ final class OwnerWatch: Sendable {
     self.timer.withLock { $0 = timer }
   }
 
-  static func hasExited(_ process: pid_t, bornAt birth: String?) -> Bool {
-    if kill(process, 0) != 0, errno == ESRCH { return true }
-    // Where the system shows no processes, this is all that can be told.
-    guard ProcessTable.isShown else { return false }
+  /// - Parameter look: what the system tells of a process.
+  static func hasExited(
+    _ process: pid_t, bornAt birth: String?, seenBy look: (pid_t) -> ProcessFields? = { ProcessFields(of: $0) }
+  ) -> Bool {
+    func hasNoNumber() -> Bool { kill(process, 0) != 0 && errno == ESRCH }
+    if hasNoNumber() { return true }
+    // Nothing is told of what has gone just now; or it can't be looked at: the system hides it, or has no descriptor to give.
+    guard let fields = look(process) else { return hasNoNumber() }
     // Exited and not waited for; or another process with the number of the one that was meant.
-    guard let fields = ProcessFields(of: process) else { return true }
     return fields.hasExited || birth != nil && birth != fields.birth
   }
 }

@@ -296,7 +296,7 @@ final class RunJournal: Sendable {
     return JournalFile.append(lines, to: descriptor)
   }
 
-  private static let roomForOne = 4 << 10
+  static let roomForOne = 4 << 10
   private static let roomForAll = 64 << 10
 
   /// For the exits of what runs, and of one more.
@@ -405,9 +405,10 @@ final class RunJournal: Sendable {
     return state.withLock { $0.failure == nil }
   }
 
-  /// For a run that does not come to begin.
+  /// For a run that does not come to begin, or that another runner is to go on with.
   func abandon() {
     stopTicking()
+    if state.withLock({ !$0.isLost }) { sync() }
     lease.giveUp()
     close(descriptor)
   }

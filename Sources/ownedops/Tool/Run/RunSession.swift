@@ -49,6 +49,7 @@ final class RunSession: Sendable {
   private let options: RunOptions
   private let root = OwnerLifetime(name: "run")
   private let owners: [Owner]
+  private let family: RunFamily
   private let schedule: JobSchedule
   private let turns: Guarded<Turns>
   private let isOver = DispatchSemaphore(value: 0)
@@ -102,6 +103,7 @@ final class RunSession: Sendable {
     let all = JobAdmission.Share(processors: options.jobs, memory: options.memory)
     turns = Guarded(Turns(admission: JobAdmission(file, all, mostLoad: options.mostLoad)))
     owners = Self.makeOwners(file.owners, root: root)
+    family = RunFamily(file)
   }
 
   private static func makeHost(
@@ -261,20 +263,23 @@ final class RunSession: Sendable {
       }
     state.withLock { $0.endings[place] = reason }
     recorder?.mark("\(file.owners[place].name) ended")
-    cancelWhatWaits()
+    cancelWhatWaits(below: place)
     owners[place].lifetime.end()
   }
 
-  /// Of owners that have ended.
-  private func cancelWhatWaits() {
-    let reasons = file.owners.indices.map { endOfOwner($0) }
-    let isInterrupted = state.withLock { $0.interruptions > 0 }
+  /// Of an owner that has ended, and of those below it. Linear in these and their jobs: thousands of owners may end at one time.
+  private func cancelWhatWaits(below owner: Int) {
+    let owners = family.below(owner)
+    let reasons = Dictionary(uniqueKeysWithValues: owners.map { ($0, endOfOwner($0)) })
     follow(
-      schedule.cancel { [self, file] place in
+      schedule.cancel(among: owners.flatMap { family.jobs[$0] }) { [self, file] place in
         // What succeeded in an earlier run is done, whoever's it was.
-        if hasSucceededBefore(place) { return nil }
-        return isInterrupted ? Self.interrupted : file.jobs[place].owner.flatMap { reasons[$0] }
+        hasSucceededBefore(place) ? nil : file.jobs[place].owner.flatMap { reasons[$0] ?? nil }
       })
+  }
+
+  private func cancelAllThatWaits() {
+    follow(schedule.cancel { [self] place in hasSucceededBefore(place) ? nil : Self.interrupted })
   }
 
   private static let interrupted = "interrupted"
@@ -288,7 +293,7 @@ final class RunSession: Sendable {
     }
     if isNews { recorder?.mark("interrupted") }
     // Each time: nothing may begin after what is killed.
-    cancelWhatWaits()
+    cancelAllThatWaits()
     root.end()
     guard count > 1 else { return }
     host.hurry()

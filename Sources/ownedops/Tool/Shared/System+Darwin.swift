@@ -13,6 +13,9 @@
       return 0
     }
 
+    /// A file in memory. There is no such call here.
+    static func openMemory() -> Int32? { nil }
+
     /// A pair of connected sockets that commands don't inherit.
     /// - Returns: as `socketpair`.
     static func openSockets(_ ends: inout [Int32]) -> Int32 {
@@ -86,6 +89,9 @@
     static func setThreadPriority(_: Int32) {}
 
     // MARK: This process
+
+    /// The environment as it is now: pairs `NAME=value`, and nil behind the last.
+    static var environment: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>? { _NSGetEnviron().pointee }
 
     /// Where its program is. `Bundle` tells that here.
     static var programPath: String? { nil }

@@ -18,6 +18,18 @@
 
     private static let pipeFunction = dlsym(nil, "pipe2").map { unsafeBitCast($0, to: OpenPipe.self) }
 
+    /// A file in memory, which has no name, and needs no room on a disk. Nil with `errno` if there is none to be had, or no such call.
+    static func openMemory() -> Int32? {
+      guard let function = memoryFunction else { return nil }
+      let closeOnExec: UInt32 = 1
+      let descriptor = function("ownedops", closeOnExec)
+      return descriptor >= 0 ? descriptor : nil
+    }
+
+    private typealias OpenMemory = @convention(c) (UnsafePointer<CChar>, UInt32) -> Int32
+
+    private static let memoryFunction = dlsym(nil, "memfd_create").map { unsafeBitCast($0, to: OpenMemory.self) }
+
     /// A pair of connected sockets that commands don't inherit.
     /// - Returns: as `socketpair`.
     static func openSockets(_ ends: inout [Int32]) -> Int32 {
@@ -150,6 +162,11 @@
     }
 
     // MARK: This process
+
+    /// The environment as it is now: pairs `NAME=value`, and nil behind the last.
+    static var environment: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>? {
+      dlsym(nil, "environ")?.load(as: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.self)
+    }
 
     /// Where its program is. Nil if that isn't told.
     static var programPath: String? {

@@ -166,7 +166,7 @@ struct Keeper {
       // Nobody tells when a group has gone.
       if job.exit != nil { return .milliseconds(2) }
       if let deadline = job.deadline { next.append(max(deadline, now + .milliseconds(10))) }
-      if runnerHasGone, let timeout = job.timeout { next.append(timeout) }
+      if runnerHasGone, !job.wasStopped, let timeout = job.timeout { next.append(timeout) }
     }
     if runnerHasGone, owners?.hasConditions == true { next.append(now + .milliseconds(20)) }
     if let time = journal.nextTime { next.append(time) }

@@ -62,7 +62,7 @@ enum AttachCommand {
     let hold = try RunJournal(journal, whole, selection: selection, engine: SlurmCommand.engine)
     do throws(UsageError) {
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
-      var past = SlurmSession.Past(file, files, try JournalReader.read(path), ended: settings.begin)
+      var past = SlurmSession.Past(file, files, try JournalReader.read(path), of: settings.run)
       past.births = settings.births
       let session = SlurmSession(
         file, options, slurm, limits: limits, files: files, journal: hold, results: results, begin: settings.begin, past: past)

@@ -37,7 +37,7 @@ enum SlurmCommand {
           "--resume: jobs of \(path) are with Slurm as another file had them; first see them end with ownedops attach \(path)")
       })
     do throws(UsageError) {
-      let settings = SlurmSettings(options, slurm, owners: whole.owners)
+      let settings = SlurmSettings(options, slurm, run: hold.mark.text, owners: whole.owners)
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
       let past = SlurmSession.Past(file, files, try JournalReader.read(journal.path))
       try files.create()
@@ -95,6 +95,7 @@ enum SlurmCommand {
       let note = count == 1 ? "interrupted: cancelling all that is with Slurm; once more does not wait for it" : nil
       if let note { DispatchQueue.global(qos: .userInitiated).async { Console.shared.note("ownedops: \(note)") } }
     }
+    defer { Console.shared.finishNotes() }
     let progress = RunCommand.progress(of: session.counter, options)
     var summary = session.run()
     progress?.stop()
@@ -153,24 +154,27 @@ extension SlurmSession {
 }
 
 extension SlurmSession.Past {
-  /// - Parameter ended: also those that have ended since then, and not well, are left alone.
-  init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, ended since: Double? = nil) {
+  /// - Parameter run: the identifier of its first runner, for who goes on with it: what has ended since then, and not well, is left alone.
+  init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, of run: String? = nil) {
     let all = files.readSubmissions()
     nextSubmission = all.values.map(\.next).max() ?? 0
-    if let since {
+    // By the order of the lines: clocks of nodes and of runners differ, and are set.
+    let first = run.map { run in journal.runs.firstIndex { $0.run.identifier == run } ?? journal.runs.count }
+    if let first {
       isSameRun = true
-      runners = journal.runs.filter { $0.start >= since }.map(\.run.identifier)
+      runners = journal.runs[first...].map(\.run.identifier)
     }
     var last: [String: (submission: Int, index: Int)] = [:]
     for number in all.keys.sorted() {
       for (index, name) in (all[number]?.jobs ?? []).enumerated() { last[name] = (number, index) }
     }
     for (place, job) in file.jobs.enumerated() {
-      guard let known = journal.place(of: job.name).map({ journal.jobs[$0] }) else { continue }
-      if known.isUnderWay, let (submission, index) = last[job.name] {
+      guard let known = journal.place(of: job.name).map({ journal.jobs[$0] }), known.run >= 0 else { continue }
+      // One that was another engine's, and did not come to begin, has a submission of an earlier time at best.
+      if known.isUnderWay, journal.runs[known.run].run.engine == SlurmCommand.engine, let (submission, index) = last[job.name] {
         underWay.append((place, submission, index, known))
         submissions[submission] = all[submission]
-      } else if let since, (known.endedAt ?? 0) >= since {
+      } else if let first, known.run >= first, known.endedAt != nil {
         statuses[place] = last[job.name]
         if known.state == .failed { ends[place] = .failed(known.reason) }
         if known.state == .cancelled { ends[place] = .cancelled(known.reason, hasBegun: known.startedAt != nil) }

@@ -18,6 +18,8 @@ import Foundation
 /// - Files of jobs are spread over directories of a thousand numbers each, arrays among them.
 struct SlurmFiles: Sendable {
   let root: String
+  /// Returns the error, or nil.
+  var synchronize: @Sendable (Int32) -> Int32? = { JournalFile.synchronize($0) }
 
   static func root(of journal: String) -> String { JournalFile.target(of: journal) + ".slurm" }
 
@@ -122,7 +124,8 @@ struct SlurmFiles: Sendable {
     line.add("run", submission.mark)
     line.add("jobs", list: submission.jobs)
     line.add("attempts", list: attempts.map(String.init))
-    try append(line)
+    // Who does not know of it after a power failure would submit it once more.
+    try append(line, mustLast: true)
   }
 
   func note(_ submission: Int, identifier: String) throws(UsageError) {
@@ -132,13 +135,12 @@ struct SlurmFiles: Sendable {
     try append(line)
   }
 
-  private func append(_ line: JournalLine) throws(UsageError) {
+  private func append(_ line: JournalLine, mustLast: Bool = false) throws(UsageError) {
     let descriptor = open(submissions, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0o666)
     guard descriptor >= 0 else { throw UsageError("can't write \(submissions): \(RawFile.message(errno))") }
     defer { close(descriptor) }
-    if let error = JournalFile.append(line.bytes, to: descriptor) {
-      throw UsageError("can't write \(submissions): \(RawFile.message(error))")
-    }
+    let error = JournalFile.append(line.bytes, to: descriptor) ?? (mustLast ? synchronize(descriptor) : nil)
+    if let error { throw UsageError("can't write \(submissions): \(RawFile.message(error))") }
   }
 
   /// All that have ever been made, by number. Lines that are not whole are passed over: nothing was done after them.

@@ -76,8 +76,12 @@ enum SlurmPrograms {
 
   /// Blocks until it has answered.
   static func run(_ words: [String]) -> Answer {
-    let output = TemporaryFile.open()
-    guard output >= 0 else { return Answer(status: 1, text: "can't create a temporary file: \(RawFile.message(errno))") }
+    // Not on a disk, which may be full: of an answer that was cut off nobody would know, and jobs that it does not name would be lost.
+    let output = System.openMemory() ?? TemporaryFile.open()
+    guard output >= 0 else {
+      let isShortage = [EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT].contains(errno)
+      return Answer(status: isShortage ? nil : 1, text: "can't create a temporary file: \(RawFile.message(errno))")
+    }
     defer { close(output) }
     let process: pid_t
     do throws(ChildProcess.StartFailure) {

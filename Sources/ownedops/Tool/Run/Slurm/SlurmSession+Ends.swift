@@ -107,7 +107,7 @@ extension SlurmSession {
   func note(_ text: String, once kind: String) {
     guard awaySince == nil, lastNotes[kind].map({ ContinuousClock.now - $0 > .seconds(60) }) ?? true else { return }
     lastNotes[kind] = .now
-    Console.shared.note("ownedops: \(text)")
+    Console.shared.noteLater("ownedops: \(text)")
   }
 
   // MARK: The end of the run
@@ -163,7 +163,7 @@ extension SlurmSession {
 extension JobResults.Attempt {
   /// As it stands in a document of results.
   init?(_ value: JSONValue) {
-    guard let begin = value["begin"]?.asNumber, let end = value["end"]?.asNumber else { return nil }
+    guard let begin = value["begin"]?.asTime, let end = value["end"]?.asTime else { return nil }
     self.begin = begin
     self.end = end
     exitStatus = value["exitStatus"]?.asInteger.map { Int32(truncatingIfNeeded: $0) }

@@ -26,7 +26,8 @@ extension SlurmSession {
     lastTable = table
     hasSeenSlurm = true
     if let since = awaySince {
-      Console.shared.note("ownedops: Slurm's controller answers again, after \(Shown.seconds((ContinuousClock.now - since).inSeconds))")
+      Console.shared.noteLater(
+        "ownedops: Slurm's controller answers again, after \(Shown.seconds((ContinuousClock.now - since).inSeconds))")
       awaySince = nil
     }
     mustSubmit = true
@@ -38,7 +39,7 @@ extension SlurmSession {
     let rows = all.map { place in (place, identifier(of: place).flatMap { table[$0] }) }
     let waiting = rows.compactMap { place, row in row.map { (job: file.jobs[place].name, row: $0) } }
     for notice in [heldJobs.notice(waiting), heldJobs.obstacleNotice(waiting)].compactMap({ $0 }) {
-      Console.shared.note("ownedops: \(notice)")
+      Console.shared.noteLater("ownedops: \(notice)")
     }
     // First, because nothing may be concluded from what has become of those that come after them.
     for (place, row) in rows where row?.standing == .over(.nodeLost) && !schedule.hasEnded(place) && courses[place].phase == .submitted {
@@ -70,7 +71,7 @@ extension SlurmSession {
     guard awaySince == nil else { return }
     awaySince = .now
     pollInterval = Self.shortestPoll
-    Console.shared.note("ownedops: Slurm does not answer (\(answer.message)); waiting for it")
+    Console.shared.noteLater("ownedops: Slurm does not answer (\(answer.message)); waiting for it")
   }
 
   /// Submissions whose answer was not heard: they are there, or they are not.
@@ -241,7 +242,7 @@ extension SlurmSession {
       return finish(place, .failed("\(reason), for the \(courses[place].nodesLost)th time"), attempts: [], host: nil)
     }
     let name = Array(file.jobs[place].name.utf8).escapedName
-    Console.shared.note("ownedops: \(name): \(reason); it is submitted again, and what comes after it")
+    Console.shared.noteLater("ownedops: \(name): \(reason); it is submitted again, and what comes after it")
     submitAnew(place)
   }
 
@@ -253,7 +254,7 @@ extension SlurmSession {
     for attempt in attempts { results?.add(attempt, to: place) }
     let log = (options.logDirectory ?? files.logs(courses[place].submission, courses[place].index)) + "/" + JobLogs.fileName(job.name)
     // Of one that did not run there may be a log of an earlier run's.
-    let output = hasRun(place) ? output(at: log) : nil
+    let output = isShown(result) && hasRun(place) ? JobOutput(ofLog: log, memory: memory) : nil
     let count = courses[place].submissions + max(0, attempts.count - 1)
     let (event, end): (JournalEvent, JobSchedule.End) =
       switch result {
@@ -285,24 +286,12 @@ extension SlurmSession {
     return [started, (.exited(job: job, attempt: number, JournalExit(exit)), attempt.end)]
   }
 
+  private func isShown(_ result: JobOperation.Result) -> Bool { !options.isQuiet || result != .succeeded }
+
   private func show(_ job: RunFile.Job, _ result: JobOperation.Result, _ seconds: Double?, _ output: JobOutput?) {
+    guard isShown(result) else { return }
     var line = RunReport.line(job.name, result, seconds)
-    if options.isQuiet, case .succeeded = result { return }
     if case .failed = result { line += "  \(ShellText.line(job.command))\n" }
     printer.print(line, output)
-  }
-
-  /// Nil if there is none, or it can't be read.
-  private func output(at path: String) -> JobOutput? {
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    let output = JobOutput(memory: memory, log: nil)
-    var piece = [UInt8](repeating: 0, count: 1 << 16)
-    while true {
-      let count = piece.withUnsafeMutableBytes { RawFile.fill($0, from: descriptor) }
-      guard count > 0 else { return output }
-      piece.withUnsafeBytes { output.add(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
-    }
   }
 }

@@ -272,7 +272,7 @@ final class SlurmSession {
       if !watch.add(condition, end: { mailbox.post(.ownerEnded(place, reason)) }) { mailbox.post(.ownerEnded(place, reason)) }
     }
     if past.runners.contains(where: { files.hasEnded("\($0).\(Self.allOwners)") }) {
-      Console.shared.note("ownedops: the run was interrupted before: cancelling all that is with Slurm")
+      Console.shared.noteLater("ownedops: the run was interrupted before: cancelling all that is with Slurm")
       mailbox.post(.interrupted(1))
     }
     follow(schedule.begin(file.jobs))
@@ -429,7 +429,7 @@ final class SlurmSession {
   func mark(_ name: String) {
     for mark in marks {
       guard let error = files.end("\(mark).\(name)") else { continue }
-      Console.shared.note("ownedops: can't write \(files.ended("\(mark).\(name)")): \(RawFile.message(error))")
+      Console.shared.noteLater("ownedops: can't write \(files.ended("\(mark).\(name)")): \(RawFile.message(error))")
     }
   }
 }

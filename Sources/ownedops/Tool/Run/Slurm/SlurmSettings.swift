@@ -2,6 +2,8 @@ import Foundation
 
 /// What a run was begun with, for who goes on with it: `run.json`, beside the graph itself.
 struct SlurmSettings: Equatable, Sendable {
+  /// The identifier of its first runner.
+  var run: String
   /// In seconds since 1970.
   var begin: Double
   var host: String
@@ -16,7 +18,8 @@ struct SlurmSettings: Equatable, Sendable {
   /// When the processes that owners end with began, in the system's own units, by their numbers.
   var births: [String: String] = [:]
 
-  init(_ options: RunOptions, _ slurm: SlurmOptions, owners: [RunFile.Owner] = []) {
+  init(_ options: RunOptions, _ slurm: SlurmOptions, run: String, owners: [RunFile.Owner] = []) {
+    self.run = run
     begin = WallClock.now
     host = MachineProcess.current.host
     workingDirectory = AbsolutePath.current
@@ -35,9 +38,12 @@ struct SlurmSettings: Equatable, Sendable {
 
   init(_ path: String) throws(UsageError) {
     guard let bytes = RawFile.contents(of: path) else { throw UsageError("can't read \(path): \(RawFile.message(errno))") }
-    guard let value = try? JSONParser.parse(bytes), let begin = value["begin"]?.asNumber, let directory = value["in"]?.asText else {
+    guard let value = try? JSONParser.parse(bytes), let run = value["run"]?.asText, let begin = value["begin"]?.asTime,
+      let directory = value["in"]?.asText
+    else {
       throw UsageError("\(path) says nothing that can be read")
     }
+    self.run = run
     self.begin = begin
     host = value["host"]?.asText ?? ""
     workingDirectory = directory
@@ -53,6 +59,7 @@ struct SlurmSettings: Equatable, Sendable {
 
   var bytes: [UInt8] {
     var line = JournalLine("settings")
+    line.add("run", run)
     line.add("begin", time: begin)
     line.add("host", host)
     line.add("in", workingDirectory)

@@ -55,7 +55,7 @@ extension SlurmTask {
       run: run, job: job, workingDirectory: directory, command: command, directory: value["directory"]?.asText,
       environment: value["environment"]?.asTextMap ?? [:], timeout: value["timeout"]?.asInteger.map { .milliseconds($0) },
       retries: value["retries"]?.asInteger ?? 0, grace: .milliseconds(value["grace"]?.asInteger ?? 5000), logDirectory: logs, ends: ends,
-      needs: value["needs"]?.asTexts ?? [], deadline: value["deadline"]?.asNumber, owner: value["owner"]?.asText)
+      needs: value["needs"]?.asTexts ?? [], deadline: value["deadline"]?.asTime, owner: value["owner"]?.asText)
   }
 
   /// Of a submission, the job with that index.

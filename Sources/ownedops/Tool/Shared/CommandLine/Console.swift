@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 
 /// Standard output and standard error. Each call's text comes out in one piece, whichever threads call. A reader that has gone is
@@ -13,6 +14,8 @@ final class Console: Sendable {
   }
 
   private let progressState = Guarded(Progress())
+  private let later = DispatchQueue(label: "ownedops.notes")
+  private let notes = DispatchGroup()
 
   let errorIsTerminal = isatty(2) == 1
   private let outputIsTerminal = isatty(1) == 1
@@ -66,6 +69,12 @@ final class Console: Sendable {
 
   /// A message: one line, whatever is in it.
   func note(_ line: String) { noteText(line.controlsEscaped + "\n") }
+
+  /// The same, for who can't wait for its reader. Such messages come in the order of the calls.
+  func noteLater(_ line: String) { later.async(group: notes) { [self] in note(line) } }
+
+  /// Waits until what was said with ``noteLater(_:)`` has been written, but not for ever: whoever reads it may not.
+  func finishNotes() { _ = notes.wait(timeout: .now() + 1) }
 
   /// Text of several lines for standard error, as it is.
   func noteText(_ text: String) {

@@ -19,6 +19,8 @@ struct Journal: Sendable {
     /// The first attempt of the last run of it.
     var startedAt: Double?
     var endedAt: Double?
+    /// The place of the run that its last event is of, in the order of lines; -1: none.
+    var run = -1
 
     /// Also by its exit alone, if no runner came to say so.
     var hasSucceeded: Bool { state == .succeeded || state == .exited && exit?.isSuccess == true }
@@ -248,7 +250,7 @@ struct JournalReader {
       throw UsageError("\(path) is a journal of version \(version); this program knows version \(JournalEvent.version)")
     }
     jobsWanted = line["jobs"]?.asInteger ?? 0
-    journal = Journal(graph: graph, time: line["time"]?.asNumber ?? 0)
+    journal = Journal(graph: graph, time: line["time"]?.asTime ?? 0)
   }
 
   private mutating func readLine(_ line: JSONValue) throws(UsageError) {
@@ -266,7 +268,7 @@ struct JournalReader {
       }
     default:
       guard let event = JournalEvent(line) else { return }
-      take(event, at: line["time"]?.asNumber ?? 0)
+      take(event, at: line["time"]?.asTime ?? 0)
     }
   }
 
@@ -332,6 +334,7 @@ struct JournalReader {
   private mutating func change(_ name: String, _ body: (inout Journal.Job) -> Void) {
     guard let place = journal.places[name] else { return }
     body(&journal.jobs[place])
+    journal.jobs[place].run = journal.runs.count - 1
   }
 
   private mutating func change(_ run: String, _ body: (inout Journal.Run) -> Void) {

@@ -63,7 +63,7 @@ enum JournalEvent: Equatable, Sendable {
     case .failed(let job, let attempts, let reason, let output):
       line = begin("failed", job, attempt: attempts)
       line.add("reason", reason)
-      if !output.isEmpty { line.add("output", output) }
+      line.add("output", endOf: output)
     case .cancelled(let job, let reason):
       line = begin("cancelled", job)
       line.add("reason", reason)
@@ -154,7 +154,7 @@ struct JournalExit: Equatable, Sendable {
     }
     if wasStopped { line.add("stopped", true) }
     if let reason { line.add("reason", reason) }
-    if let output, !output.isEmpty { line.add("output", output) }
+    if let output { line.add("output", endOf: output) }
   }
 }
 

@@ -2,14 +2,40 @@ import Foundation
 
 /// A journal as a file: who may make one, and how lines are added.
 enum JournalFile {
-  /// Adds a line, or several, in one `write(2)`.
-  /// - Parameter descriptor: in append mode.
+  typealias Write = (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int
+
+  /// Adds a line, or several, in one `write(2)`. Where not all of it fitted, and there is room again, the line that was cut off comes once
+  /// more, from its beginning: another process may have written behind the part.
+  /// - Parameters:
+  ///   - descriptor: in append mode.
+  ///   - write: as `write(2)`.
   /// - Returns: the error, or nil. After an error nothing, or a part, has been added.
-  static func append(_ lines: [UInt8], to descriptor: Int32) -> Int32? {
-    // After a part of a line that did not fit, whoever wrote it, a new line begins.
-    let lines = endsInALine(descriptor) ? lines : [UInt8(ascii: "\n")] + lines
-    return RawFile.writeAll(lines, to: descriptor)
+  static func append(
+    _ lines: [UInt8], to descriptor: Int32, write: Write = { Foundation.write($0, $1.baseAddress, $1.count) }
+  ) -> Int32? {
+    let newline = UInt8(ascii: "\n")
+    var rest = lines[...]
+    var cuts = 0
+    while !rest.isEmpty {
+      // After a part of a line that did not fit, whoever wrote it, a new line begins.
+      let bytes = endsInALine(descriptor) ? Array(rest) : [newline] + rest
+      let count = bytes.withUnsafeBytes { write(descriptor, $0) }
+      if count == bytes.count { return nil }
+      if count < 0, errno == EINTR { continue }
+      guard count >= 0 else { return errno }
+      // Not for ever, where lines never fit.
+      cuts += 1
+      guard cuts < mostCuts else { return ENOSPC }
+      let written = rest.prefix(max(0, count - (bytes.count - rest.count)))
+      if let last = written.lastIndex(of: newline) {
+        rest = rest[(last + 1)...]
+        cuts = 0
+      }
+    }
+    return nil
   }
+
+  private static let mostCuts = 10
 
   private static func endsInALine(_ descriptor: Int32) -> Bool {
     var status = stat()

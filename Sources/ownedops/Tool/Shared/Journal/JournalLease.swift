@@ -8,6 +8,7 @@ import Foundation
 /// - What can't be looked at is neither free nor lost: nobody begins on it, and who holds the lease goes on.
 /// - A record of this machine holds as long as its process is there; one of another machine until it is given up or taken over.
 /// - Who holds it says so every ``interval``. It may be taken over after ``patience`` of silence.
+/// - Clocks of machines differ. So who takes over looks on for twice an interval first, in which nothing may be said.
 /// - After a runner's death its keeper speaks for it, under the same identifier.
 /// - A runner whose record has gone, or is another's, has lost it: it starts nothing more.
 final class JournalLease: Sendable {
@@ -29,11 +30,14 @@ final class JournalLease: Sendable {
 
     init?(_ bytes: [UInt8]) {
       guard let value = try? JSONParser.parse(bytes), let identifier = value["run"]?.asText,
-        let holder = MachineProcess(value, prefix: ""), let start = value["start"]?.asNumber, let heartbeat = value["heartbeat"]?.asNumber
+        let holder = MachineProcess(value, prefix: ""), let start = value["start"]?.asTime, let heartbeat = value["heartbeat"]?.asTime
       else { return nil }
       self.init(
         identifier: identifier, holder: holder, start: start, heartbeat: heartbeat, isKeeper: value["keeper"]?.asBool ?? false)
     }
+
+    /// Nothing has been said since then.
+    func isSameWord(as other: Record) -> Bool { identifier == other.identifier && heartbeat == other.heartbeat }
 
     var bytes: [UInt8] {
       var line = JournalLine("lease")
@@ -92,21 +96,56 @@ final class JournalLease: Sendable {
   /// - Parameters:
   ///   - now: of the wall clock.
   ///   - patience: how long a lock of others is waited for.
+  ///   - watch: how long another machine's silence is listened to before it is believed.
+  ///   - pause: called again and again meanwhile.
   static func take(
-    _ journal: String, identifier: String, takesOver: Bool, now: Double = WallClock.now, patience: Duration = patienceWithLocks
+    _ journal: String, identifier: String, takesOver: Bool, now: Double = WallClock.now, patience: Duration = patienceWithLocks,
+    watch: Duration = .seconds(2 * interval), pause: () -> Void = { usleep(200_000) }
   ) throws(Refusal) -> (lease: JournalLease, notes: [String]) {
     let path = path(of: journal)
-    let record = Record(identifier: identifier, holder: .current, start: now, heartbeat: now)
     var notes: [String] = []
+    let silent = takesOver ? try silentRecord(path, now, patience, watch, pause) : nil
+    let time = silent == nil ? now : WallClock.now
+    let record = Record(identifier: identifier, holder: .current, start: time, heartbeat: time)
     let descriptor = try open(path, creates: true, patience: patience)
     defer { close(descriptor) }
-    if let before = try read(descriptor) { try check(before, takesOver, now, &notes) }
+    if let before = try read(descriptor) {
+      if let silent, !before.isSameWord(as: silent) { throw .inUse(before) }
+      try check(before, takesOver, now, &notes)
+    }
     if let error = write(record, to: descriptor) {
       // A part of a record would keep everybody out.
       _ = ftruncate(descriptor, 0)
       throw .failed(error)
     }
     return (JournalLease(path: path, record), notes)
+  }
+
+  /// The record of a holder on another machine that says nothing while it is listened to. Nil if there is no such holder.
+  private static func silentRecord(
+    _ path: String, _ now: Double, _ patience: Duration, _ watch: Duration, _ pause: () -> Void
+  ) throws(Refusal) -> Record? {
+    let deadline = ContinuousClock.now + watch
+    var silent: Record?
+    repeat {
+      guard let there = try peek(path, patience), !there.holder.isHere, now - there.heartbeat >= Self.patience else { return nil }
+      if let silent, !there.isSameWord(as: silent) { throw .inUse(there) }
+      silent = there
+      pause()
+    } while .now < deadline
+    return silent
+  }
+
+  /// Nil if there is none. Opened anew each time: over NFS that has it looked at anew.
+  private static func peek(_ path: String, _ patience: Duration) throws(Refusal) -> Record? {
+    do throws(Refusal) {
+      let descriptor = try open(path, creates: false, patience: patience)
+      defer { close(descriptor) }
+      return try read(descriptor)
+    } catch {
+      if case .gone = error { return nil }
+      throw error
+    }
   }
 
   private static func check(_ before: Record, _ takesOver: Bool, _ now: Double, _ notes: inout [String]) throws(Refusal) {

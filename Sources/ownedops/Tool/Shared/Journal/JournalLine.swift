@@ -30,7 +30,7 @@ struct JournalLine {
   /// With six decimals.
   mutating func add(_ key: String, time: Double) {
     begin(key)
-    let microseconds = Int((time * 1e6).rounded())
+    let microseconds = Int((WallClock.plausible(time) * 1e6).rounded())
     let fraction = String(microseconds % 1_000_000)
     text += String(microseconds / 1_000_000).utf8
     text.append(UInt8(ascii: "."))
@@ -58,6 +58,29 @@ struct JournalLine {
       quote(element.value)
     }
     text.append(UInt8(ascii: "}"))
+  }
+
+  /// What there is room for in a line, in bytes as they stand there: what is not plain text takes up to six times as much.
+  private static let roomForOutput = 3000
+
+  /// Nothing if that is empty.
+  mutating func add(_ key: String, endOf output: String) {
+    var room = Self.roomForOutput
+    let scalars = output.unicodeScalars
+    let end = scalars.reversed().prefix { scalar in
+      room -= Self.length(scalar)
+      return room >= 0
+    }
+    guard !end.isEmpty else { return }
+    add(key, String(String.UnicodeScalarView(end.reversed())))
+  }
+
+  private static func length(_ scalar: Unicode.Scalar) -> Int {
+    switch scalar {
+    case "\"", "\\", "\n": 2
+    case "\u{0}"..<"\u{20}": 6
+    default: scalar.utf8.count
+    }
   }
 
   private mutating func begin(_ key: String) {
@@ -102,6 +125,9 @@ extension JSONValue {
     if case .number(let number) = content { number } else { nil }
   }
 
+  /// A time of day. What stands in a file may be any number.
+  var asTime: Double? { asNumber.map { WallClock.plausible($0) } }
+
   var asInteger: Int? { asNumber.flatMap { Int(exactly: $0) } }
 
   var asBool: Bool {
@@ -137,4 +163,7 @@ enum WallClock {
     clock_gettime(CLOCK_REALTIME, &time)
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
   }
+
+  /// The same, or the nearest that can be one.
+  static func plausible(_ time: Double) -> Double { max(0, min(time, 1e12)) }
 }

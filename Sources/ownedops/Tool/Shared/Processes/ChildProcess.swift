@@ -104,26 +104,32 @@ enum ChildProcess {
   private typealias Strings = UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
 
   private static func withArguments<Result>(_ words: [String], _ body: (Strings) -> Result) -> Result {
-    withCopies(words.map { strdup($0) }, body)
+    withStrings(words.map { strdup($0) }, body)
   }
 
-  /// - Parameter copies: on the heap; they are freed afterwards.
-  private static func withCopies<Result>(_ copies: [UnsafeMutablePointer<CChar>?], _ body: (Strings) -> Result) -> Result {
-    var pointers = copies + [nil]
-    defer { for pointer in pointers { free(pointer) } }
+  /// - Parameter strings: freed afterwards.
+  private static func withStrings<Result>(_ strings: [UnsafeMutablePointer<CChar>?], _ body: (Strings) -> Result) -> Result {
+    defer { for string in strings { free(string) } }
+    var ended = strings + [nil]
     // The array is not empty, so there is a base address.
-    return pointers.withUnsafeMutableBufferPointer { buffer in body(buffer.baseAddress.unsafelyUnwrapped) }
+    return ended.withUnsafeMutableBufferPointer { buffer in body(buffer.baseAddress.unsafelyUnwrapped) }
   }
 
-  /// What was there when the tool began, as words that end with NUL; nobody changes it. The values are bytes, which Foundation would
-  /// make text of.
-  private static let inherited: [(name: String, word: [CChar])] = ProcessInfo.processInfo.environment.keys.compactMap { name in
-    guard let value = getenv(name) else { return nil }
-    return (name, "\(name)=".utf8.map { CChar(bitPattern: $0) } + UnsafeBufferPointer(start: value, count: strlen(value) + 1))
-  }
+  /// What was there when the first command was started, in bytes, because it need not be text: pairs `NAME=value`, each with its NUL.
+  /// Nobody changes it.
+  private static let inherited: [[CChar]] = {
+    var pairs: [[CChar]] = []
+    var next = System.environment
+    while let place = next, let pair = place.pointee {
+      pairs.append(Array(UnsafeBufferPointer(start: pair, count: strlen(pair) + 1)))
+      next = place + 1
+    }
+    return pairs
+  }()
 
   private static func withEnvironment<Result>(_ changes: [String: String], _ body: (Strings) -> Result) -> Result {
-    let kept = inherited.lazy.filter { changes[$0.name] == nil }.map { strdup($0.word) }
-    return withCopies(kept + changes.map { strdup("\($0.key)=\($0.value)") }, body)
+    let names = changes.keys.map { "\($0)=".utf8.map { CChar(bitPattern: $0) } }
+    let kept = names.isEmpty ? inherited : inherited.filter { pair in !names.contains { pair.starts(with: $0) } }
+    return withStrings(kept.map { strdup($0) } + changes.map { strdup("\($0.key)=\($0.value)") }, body)
   }
 }

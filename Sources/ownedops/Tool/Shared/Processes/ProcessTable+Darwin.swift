@@ -2,9 +2,6 @@
   import Foundation
 
   extension ProcessTable {
-    /// Whether the system shows processes: then one that it doesn't show isn't there.
-    static let isShown = false
-
     /// One booting of this machine. It isn't told here.
     static var machineIdentity: String? { nil }
 

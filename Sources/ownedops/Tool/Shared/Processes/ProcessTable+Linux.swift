@@ -2,9 +2,6 @@
   import Foundation
 
   extension ProcessTable {
-    /// Whether the system shows processes: then one that it doesn't show isn't there.
-    static let isShown = true
-
     /// One booting of this machine, as seen from this space of process numbers. Nil if that isn't told.
     static var machineIdentity: String? {
       let boot = RawFile.contents(of: "/proc/sys/kernel/random/boot_id") ?? []
