@@ -5,9 +5,10 @@ import OwnedOperations
 ///
 /// Made by a ``RequestClient``. Under way it takes no thread. Its outcome is `.failed` with a ``RequestError``, or `.cancelled` with the
 /// reason, as of any owned operation; ``result`` has both in one.
-///
-/// Protocol: the result is stored before the operation finishes, so that dependents see it, and announced (to handler, waiters,
-/// progress) after. Whoever turns `isSettled`, the finish or the cancellation, announces.
+//
+// Protocol: the result is stored before the operation finishes, so that dependents see it, and announced (to handler, waiters,
+// progress) after. Whoever turns `isSettled`, the finish or the cancellation, announces.
+//
 // `@unchecked Sendable`: all that is stored is constant, or guarded by the lock of `record`.
 public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked Sendable {
   typealias Outcome = Result<Response<Value>, RequestError>
