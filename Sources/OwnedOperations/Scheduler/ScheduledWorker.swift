@@ -73,6 +73,9 @@ class ScheduledWorker: BlockingObserver {
 
   /// Called by whoever the scheduler has told to, outside the lock: once, until the worker has left again.
   func dispatch() {}
+
+  /// Instead, where a driver runs the work. Under the queue's lock.
+  func dispatchToDriver(isShuffled: Bool) {}
 }
 
 /// Who makes a queue's workers. Under the queue's lock.

@@ -7,7 +7,7 @@
 /// - a thread that waits goes to `drive` instead of a semaphore;
 /// - operations that nobody announces are asked by the driver, instead of a timer.
 package protocol QueueDriver: AnyObject, Sendable {
-  /// The step is due. Any thread, outside locks.
+  /// The step is due. Any thread, also under a queue's lock.
   func add(_ step: DrivenStep)
 
   /// The call is due when the delay has passed. Any thread, outside locks.

@@ -109,7 +109,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     guard !followUp.hasQuestion, scheduler.returning.isEmpty || Mutation.forgetsWhoReturns.isOn, !scheduler.hasReleases,
       !scheduler.hasDueWaiters
     else { return unlockWholly(followUp) }
-    let worker = followUp.worker?.object ?? scheduler.workerToDispatch()
+    var worker = followUp.worker?.object ?? scheduler.workerToDispatch()
+    if driver != nil { giveToDriver(&worker) }
     let asksForMonitor = scheduler.takeMonitorRequest()
     updateHint()
     lock.unlock()
@@ -120,7 +121,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   @inline(never)
   private func unlockWholly(_ followUp: borrowing FollowUp) {
     let admitted = scheduler.admitReturning()
-    let worker = followUp.worker?.object ?? scheduler.workerToDispatch()
+    var worker = followUp.worker?.object ?? scheduler.workerToDispatch()
+    if driver != nil { giveToDriver(&worker) }
     let asksForMonitor = scheduler.takeMonitorRequest()
     let waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters() : []
     var deferredReleases: [TakenWork] = []
@@ -140,6 +142,13 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
       work.cancelNodes()
       work.release()
     }
+  }
+
+  /// Under the lock, which the driver's may be taken under: whoever sees work in the queue finds the step that runs it, too. Threads may
+  /// come a moment later, a driver is asked to run what there is.
+  @inline(never)
+  private func giveToDriver(_ worker: inout ScheduledWorker?) {
+    worker.take()?.dispatchToDriver(isShuffled: scheduler.shuffler != nil)
   }
 
   /// Says in the hint what has come of a change, and does what has to come after that.

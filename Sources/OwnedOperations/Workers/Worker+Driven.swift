@@ -2,9 +2,9 @@
 extension Worker {
   /// What the worker was sent for.
   /// - Parameter host: the queue, which is kept until then.
-  func step(keeping host: (any QueueHost)?) -> DrivenStep {
+  func step(keeping host: (any QueueHost)?, isShuffled: Bool) -> DrivenStep {
     let borrowed = Borrowed(self)  // the queue keeps the worker until it has left
-    return DrivenStep(isShuffled: core.isShuffled) { isNamed in
+    return DrivenStep(isShuffled: isShuffled) { isNamed in
       // Bodies must not take the task that waits for them on this thread, if one does, for their own.
       OperationTask.$current.withValue(nil) {
         let worker = borrowed.object  // which the queue may let go of in its step

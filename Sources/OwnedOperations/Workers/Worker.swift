@@ -71,7 +71,6 @@ final class Worker: DueWorker {
   deinit { ownerFrame.deallocate() }
 
   override func dispatch() {
-    if let driver = core.driver { return driver.add(step(keeping: core.host)) }
     _ = Retained(host.object)  // until the drain is over
     if let threads { return threads.run(self) }
     guard let dispatchQueue else { return }
@@ -81,6 +80,8 @@ final class Worker: DueWorker {
       if let queue = worker.drainQueue() { IdleQueues.note(queue) }
     }
   }
+
+  override func dispatchToDriver(isShuffled: Bool) { core.driver?.add(step(keeping: core.host, isShuffled: isShuffled)) }
 
   override func drainQueue() -> (any IdleQueue)? {
     let (host, reference) = (Retained(adopting: host).take(), reference)
