@@ -30,8 +30,8 @@ import Testing
     }
   }
 
-  /// The owner's only job is over, so that its end passes the queue by. What is added at that moment is released all the same.
-  @Test func whatIsAddedWhileAnOwnerAtRestEndsIsReleased() {
+  /// The owner's only job is over, and the queue knows it still.
+  @Test func whatIsAddedWhileAnIdleOwnerEndsIsReleased() {
     ModelExplorer("queue: async, wait, async, suspended | end").exploreQueue(preemptions: 3, reduces: true) { run, scene in
       scene.addAndWait(1)
       let probe = Holder(ModelFlag())

@@ -9,35 +9,23 @@ protocol LifetimeMember: AnyObject, Sendable {
   /// Where the member stands in its lifetime's list. Written and read by ``MemberList`` only, under the lifetime's lock.
   var memberIndex: Int32 { get set }
 
-  /// Whether an end has nothing to reach here, so that nobody need tell the member. A member that has something again after it has said so
-  /// looks whether the owner has ended meanwhile (`OwnerLifetime.reapIfEnded`). Asked under the lifetime's lock, also while the member
-  /// deinitialises.
-  var isAtRest: Bool { get }
-
   /// The owner has ended. Called once, on a thread of the reaper's, if the member had joined by then and not left.
   /// What is the user's is not run or released here, but handed to ``DeferredCalls`` and ``DeferredReleases``.
   func lifetimeDidEnd()
-}
-
-extension LifetimeMember {
-  var isAtRest: Bool { false }
 }
 
 /// How a list deals with members that it knows by address only: without taking a reference, which could turn out to be the last one, under
 /// the lifetime's lock, and costs more than all the rest.
 final class MemberKind: Sendable {
   private let setIndex: @Sendable (Int32, UnsafeMutableRawPointer) -> Void
-  private let isAtRest: @Sendable (UnsafeMutableRawPointer) -> Bool
   private let member: @Sendable (AnyObject) -> any LifetimeMember
 
   init<Member: LifetimeMember>(of kind: Member.Type) {
     setIndex = { index, member in Borrowed<Member>(address: member).with { $0.memberIndex = index } }
-    isAtRest = { member in Borrowed<Member>(address: member).with { $0.isAtRest } }
     member = { unsafeDowncast($0, to: Member.self) }
   }
 
   func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) { setIndex(index, member) }
-  func isAtRest(_ member: UnsafeMutableRawPointer) -> Bool { isAtRest(member) }
   func member(_ object: AnyObject) -> any LifetimeMember { member(object) }
 }
 
@@ -65,18 +53,6 @@ struct MemberList {
   private var entries: [Entry] = []
 
   var count: Int { entries.count }
-
-  /// An end takes constant time.
-  private static let mostAsked = 4
-
-  /// Whether an end may have something to reach in a member. More than a few are not asked.
-  var hasAnyToTell: Bool {
-    guard entries.count <= Self.mostAsked else { return true }
-    return entries.contains { entry in
-      guard let address = entry.reference?.address else { return false }
-      return entry.kind.with { !$0.isAtRest(address) }
-    }
-  }
   var capacity: Int { entries.capacity }
 
   mutating func insert<Member: LifetimeMember>(_ member: Member) {

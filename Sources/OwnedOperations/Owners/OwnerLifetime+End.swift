@@ -132,13 +132,12 @@ extension OwnerLifetime {
         word |= Flag.closing
       }
     }
-    // Before the members are asked: see `OwnerQueue.rest`.
-    self.word.store(word, ordering: .sequentiallyConsistent)
-    let hasAnyToTell = guarded.members.hasAnyToTell
+    self.word.store(word, ordering: .releasing)
+    let hasMembers = guarded.members.count > 0
     lock.unlock()
     if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
     OwnerIDRegistry.shared.markEnded(id, on: page)
-    if hasAnyToTell { LifetimeReaper.reap(self) }
+    if hasMembers { LifetimeReaper.reap(self) }
     return closed
   }
 

@@ -20,12 +20,6 @@ extension OwnerLifetime {
     }
   }
 
-  /// A member that was at rest isn't any more. If the owner has ended meanwhile, its end may have passed the member over. Constant time;
-  /// may be called under a queue's lock.
-  func reapIfEnded() {
-    if word.load(ordering: .sequentiallyConsistent) & Flag.ended != 0 { LifetimeReaper.reap(self) }
-  }
-
   /// For the reaper, after the end; see ``MemberList/take(from:limit:into:)``.
   func takeMembers(from start: Int, limit: Int, into taken: inout [any LifetimeMember]) -> Int? {
     lock.withLock {

@@ -38,8 +38,7 @@ public final class OwnerLifetime: Sendable {
   // - `relations.parent`, under the child's own lock, says whose child it is. A parent's end closes a child only if it says so still.
   // - `setParent` writes `relations.parent` first, then changes the two lists, then looks whether the child has ended, and takes it out
   //   again.
-  // - The members (pending work) stay in place at the end; the reaper takes them out bit by bit, see `LifetimeReaper`. An end that finds
-  //   few members, and all of them at rest, leaves them as they are (`LifetimeMember.isAtRest`).
+  // - The members (pending work) stay in place at the end; the reaper takes them out bit by bit, see `LifetimeReaper`.
 
   /// Names the owner for the life of the process; never reused.
   public let id: OwnerID

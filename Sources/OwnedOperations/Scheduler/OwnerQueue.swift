@@ -1,5 +1,3 @@
-import Synchronization
-
 /// What a queue knows of one owner: its pending work by priority, and how much of it is unfinished and executing.
 ///
 /// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime and so hears of the end; the
@@ -35,7 +33,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   var returning = 0
   /// The part of `returning` that waits for a line, and so holds up nothing else.
   var returningBehindLine = 0
-  var isSuspended = false { didSet { noteRest() } }
+  var isSuspended = false
   /// Only its own bodies hold the owner; see `OwnerHold`.
   var isHeldBack = false
   var hasEnded = false
@@ -51,7 +49,6 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
     unretainedHome = Borrowed(home)
     self.listener = listener
     self.isSuspended = isSuspended
-    rest = Atomic(!isSuspended)
   }
 
   deinit {
@@ -69,33 +66,9 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
 
   @inline(__always)  // for each job
   func changeUnfinished(by count: Int) {
-    let wasIdle = unfinished == 0
     unfinished += count
-    if wasIdle != (unfinished == 0) { noteRest() }
     guard let awaited else { return }
     if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
-  }
-
-  // MARK: Rest
-
-  /// Nothing here is unfinished, and the queue remembers nothing of the owner: its end has nothing to do here. Connections and cells mostly
-  /// end so, and to tell of each would keep the reaper and the queue's lock busy. What is left of one that has ended goes with those that
-  /// are idle (`BarrierPhase.sweepOwnerQueues`, `QueueCore.tidyUp`).
-  ///
-  /// What says that there is something is stored under the queue's lock, before the lifetime's word is loaded; the end stores the word, and
-  /// loads this. All four are sequentially consistent: so either the end sees that there is something, or whoever has added it sees the
-  /// end, and has the lifetime reaped. What says that there is nothing may come late (relaxed).
-  private let rest: Atomic<Bool>
-
-  var isAtRest: Bool { rest.load(ordering: .sequentiallyConsistent) }
-
-  /// After a change of what the owner queue rests by.
-  private func noteRest() {
-    let isAtRest = unfinished == 0 && !isSuspended
-    guard rest.load(ordering: .relaxed) != isAtRest else { return }
-    if isAtRest { return rest.store(true, ordering: .relaxed) }
-    rest.store(false, ordering: .sequentiallyConsistent)
-    if !Mutation.restIsNotLookedAtAgain.isOn { unretainedLifetime?.with { $0.reapIfEnded() } }
   }
 
   /// Nothing refers to the owner queue or its flows.

@@ -54,7 +54,7 @@ enum DeferredReleases {
 
   /// Releases objects within a tenth of a second: to wake a thread for each would cost more than all the rest. For what is small and keeps
   /// nothing of the user's that nobody else holds.
-  static func addWithoutHaste(_ objects: consuming [AnyObject]) { gatherer.add(objects) }
+  static func addWithoutHaste<Object: AnyObject>(_ objects: consuming [Object]) { gatherer.add(objects) }
 
   /// For tests.
   static var hasGathered: Bool { !gatherer.isEmpty }
@@ -74,12 +74,12 @@ private final class ReleaseGatherer: Sendable {
 
   var isEmpty: Bool { state.withLock { $0.objects.isEmpty } }
 
-  func add(_ objects: consuming [AnyObject]) {
+  func add<Object: AnyObject>(_ objects: consuming [Object]) {
     #if OWNED_OPERATIONS_MODEL
       if ModelRun.thread != nil { return DeferredReleases.add(contentsOf: objects) }  // a run has no time to spare
     #endif
     let (isTimerDue, full) = state.withLock { state in
-      state.objects += objects
+      for object in copy objects { state.objects.append(object) }  // to cast the array would ask each for its class
       objects = []  // the caller's goes under the lock, and is never the last
       let full = state.objects.count >= Self.most ? state.objects : []
       if !full.isEmpty { state.objects = [] }

@@ -145,8 +145,6 @@ enum Mutation: String, CaseIterable {
   // Queues that go, and owners that end: QueueEndModelTests
   /// What an owner had pending stays in the queue after its end until its turn comes.
   case workStaysAfterTheEnd  // whatIsSuspendedIsReleasedAtTheEnd
-  /// Work that is added where an end has found nothing is not looked after.
-  case restIsNotLookedAtAgain  // whatIsAddedWhileAnOwnerAtRestEndsIsReleased
   /// A thread keeps the queue of the worker that it has run last, until it runs another or gives up parking.
   case parkedThreadKeepsItsQueue  // theQueueGoesWhileTheParkedThreadGivesUp
   /// A thread on which a queue goes counts as looking for work meanwhile.
