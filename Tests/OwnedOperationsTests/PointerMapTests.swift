@@ -47,6 +47,51 @@ private final class Place {
     #expect(map.isEmpty && map[places[0]] == nil)
   }
 
+  /// Those that are taken out in the order of their places leave the others close to each other.
+  @Test func looksStayShortWhileAMapIsEmptiedInItsOwnOrder() {
+    var map = PointerMap<UnsafeMutableRawPointer>()
+    for place in 1...100_000 {
+      guard let address = UnsafeMutableRawPointer(bitPattern: place * 48) else { continue }
+      map[address] = address
+    }
+    var inOrder: [UnsafeMutableRawPointer] = []
+    map.visit { inOrder.append($0) }
+    #expect(inOrder.count == 100_000)
+    var longest = map.longestRun
+    for (index, address) in inOrder.enumerated() {
+      map[address] = nil
+      if index % 1000 == 0 { longest = max(longest, map.longestRun) }
+    }
+    #expect(longest < 64)
+    for address in inOrder {
+      map[address] = address
+      if map.count % 1000 == 0 { longest = max(longest, map.longestRun) }
+    }
+    #expect(longest < 64)
+    _ = map.removeThose { Int(bitPattern: $0) % 3 == 0 }
+    #expect(map.longestRun < 64)
+  }
+
+  /// Keys that lie apart by a large power of two, as large objects do.
+  @Test(arguments: [16, 48, 1024, 1 << 16, 1 << 20]) func looksAreShortWhateverLiesBetweenTheKeys(stride: Int) {
+    var map = PointerMap<Int>()
+    for place in 1...10_000 {
+      guard let address = UnsafeMutableRawPointer(bitPattern: place * stride) else { continue }
+      map[address] = place
+    }
+    #expect(map.longestRun < 64)
+  }
+
+  @Test func looksAreShortAmongTheKeysOfOneShard() {
+    var map = PointerMap<Int>()
+    for place in 1...100_000 {
+      guard let address = UnsafeMutableRawPointer(bitPattern: place * 48), AddressHash(address).shard(6) == 17 else { continue }
+      map[address] = place
+    }
+    #expect(map.count > 1000)
+    #expect(map.longestRun < 64)
+  }
+
   @Test func valuesAreReleasedWhenTheyAreReplacedTakenOutOrTheMapGoes() {
     let keys = (0..<3).map { Place($0) }
     weak var replaced: Place?

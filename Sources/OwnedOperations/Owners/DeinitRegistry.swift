@@ -30,11 +30,8 @@ final class DeinitRegistry: Sendable {
     shards.start.deinitialize(count: 1 << Self.shardBits)
   }
 
-  /// Addresses are multiples of 16 and come in rows; the shard is chosen by the highest bits, the slot by lower ones.
-  static func scatter(_ key: UInt) -> UInt { (key >> 4) &* UInt(truncatingIfNeeded: 0x9E37_79B9_7F4A_7C15 as UInt64) }
-
   private func shard(of key: UInt) -> UnsafeMutablePointer<DeinitShard> {
-    shards.start + Int(Self.scatter(key) >> UInt(UInt.bitWidth - Self.shardBits))
+    shards.start + AddressHash(key).shard(Self.shardBits)
   }
 
   // Hooks -----------------------------------------------------------------------------------------------------------

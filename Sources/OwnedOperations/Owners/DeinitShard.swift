@@ -208,10 +208,7 @@ private struct KeyBlock {
 
   func home(of key: UInt) -> Int { Self.home(of: key, mask) }
 
-  /// From the bits below those that chose the shard: the lowest ones of a product say little when addresses are far apart.
-  private static func home(of key: UInt, _ mask: UInt) -> Int {
-    Int((DeinitRegistry.scatter(key) >> UInt(UInt.bitWidth / 2 - 6)) & mask)
-  }
+  private static func home(of key: UInt, _ mask: UInt) -> Int { AddressHash(key).place(mask) }
 
   func after(_ slot: Int) -> Int { Int((UInt(slot) &+ 1) & mask) }
   func before(_ slot: Int) -> Int { Int((UInt(slot) &- 1) & mask) }

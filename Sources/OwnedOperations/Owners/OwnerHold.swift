@@ -337,13 +337,10 @@ private enum OwnerHoldRegistry {
     let holds = Locked(PointerMap<UnretainedReference<OwnerHold>>())
   }
 
-  private static let shards = (0..<64).map { _ in Shard() }
+  private static let shardBits = 6
+  private static let shards = (0..<1 << shardBits).map { _ in Shard() }
 
-  private static func shard(of address: UnsafeMutableRawPointer) -> Shard {
-    // Fibonacci hashing: the high bits of the product are well mixed.
-    let hash = UInt64(UInt(bitPattern: address)) &* 0x9E37_79B9_7F4A_7C15
-    return shards[Int(hash >> 58)]
-  }
+  private static func shard(of address: UnsafeMutableRawPointer) -> Shard { shards[AddressHash(address).shard(shardBits)] }
 
   static func hold(of object: AnyObject, create: () -> OwnerHold) -> OwnerHold {
     let address = Borrowed(object).address

@@ -104,10 +104,18 @@ struct PointerMap<Value>: ~Copyable {
 
   // MARK: Places
 
-  /// Fibonacci hashing: addresses are multiples of 16 and come in rows; the high bits of the product are well mixed.
-  private func home(_ key: UInt) -> Int {
-    Int((key >> 4 &* UInt(truncatingIfNeeded: 0x9E37_79B9_7F4A_7C15 as UInt64)) >> UInt(UInt.bitWidth - capacity.trailingZeroBitCount))
+  /// For tests: the most places in a row that are taken, which is the longest way of a look.
+  var longestRun: Int {
+    guard let keys else { return 0 }
+    var (longest, run) = (0, 0)
+    for place in 0..<2 * capacity {
+      run = keys[place & (capacity - 1)] == 0 ? 0 : run + 1
+      longest = max(longest, run)
+    }
+    return min(longest, capacity)
   }
+
+  private func home(_ key: UInt) -> Int { AddressHash(key).place(UInt(capacity - 1)) }
 
   private func after(_ place: Int) -> Int { (place + 1) & (capacity - 1) }
 
