@@ -42,7 +42,8 @@ final class BarrierPhase {
 
   /// One for each level.
   let runQueues = UnsafeMutablePointer<RunQueue>.allocate(capacity: PriorityLevel.count)
-  private var ownerQueues = PointerMap<OwnerQueue>()
+  /// The lock makes its accesses exclusive.
+  @exclusivity(unchecked) private var ownerQueues = PointerMap<OwnerQueue>()
   private var ownerlessQueue: OwnerQueue?
   private var sweepThreshold = 64
   /// For each level, how many items have died since the last sweep, and how many may.

@@ -81,6 +81,7 @@ public final class ResponseCache: Sendable {
   ///   - memoryLimit: in bytes. What is larger goes to its file alone.
   ///   - diskLimit: in bytes.
   /// - Throws: if the directory can't be made; ``RequestError/invalidParameters(_:)`` if a limit is negative.
+  /// - Complexity: linear in the files that are there.
   public convenience init(directory: URL?, memoryLimit: Int, diskLimit: Int64) throws {
     try self.init(directory: directory, memoryLimit: memoryLimit, diskLimit: diskLimit, leastPendingLimit: Self.leastPendingLimit)
   }
@@ -103,8 +104,9 @@ public final class ResponseCache: Sendable {
 
   // MARK: Entries
 
-  /// What is stored for a request, however old it is; nil if nothing is. From memory in constant time, otherwise read from its file.
+  /// What is stored for a request, however old it is; nil if nothing is. From memory, otherwise read from its file.
   /// - Parameter urlRequest: as ``Request/urlRequest(relativeTo:)`` makes it, and with what the client's interceptors add.
+  /// - Complexity: linear in the request's fields; from its file, in the size of the response, too.
   public func response(to urlRequest: URLRequest) -> Response<Data>? {
     response(for: TransferKey(urlRequest)).map { Response($0.body, $0.head, source: .cache, attempts: 0) }
   }

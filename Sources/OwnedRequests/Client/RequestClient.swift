@@ -287,6 +287,7 @@ public final class RequestClient: Sendable {
 
   /// Sends a batch. Returns the responses in the order of the requests, or throws the first failure, which cancels the rest.
   /// - Throws: ``RequestError``.
+  /// - Complexity: linear in the requests, and in what is sent and comes.
   public func responses<Value>(
     to requests: [Request], owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>
   ) async throws -> [Response<Value>] {
@@ -295,6 +296,7 @@ public final class RequestClient: Sendable {
 
   /// Sends a batch. Returns the responses in the order of the requests, or throws the first failure, which cancels the rest.
   /// - Throws: ``RequestError``.
+  /// - Complexity: linear in the requests, and in what is sent and comes.
   public func responses<Value>(
     to requests: [Request], lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
   ) async throws -> [Response<Value>] {
@@ -316,8 +318,8 @@ public final class RequestClient: Sendable {
 
   // MARK: Cancelling
 
-  /// Cancels the owner's requests that this client has made and that are not over. The owner lives on, and handlers hear of it. Linear
-  /// in their number.
+  /// Cancels the owner's requests that this client has made and that are not over. The owner lives on, and handlers hear of it.
+  /// - Complexity: linear in their number.
   public func cancelRequests(ownedBy lifetime: OwnerLifetime) {
     let requests = registry.withLock { $0[lifetime.id].map { $0.values.compactMap(\.request) } ?? [] }
     // None of them begins because one before it has made room.

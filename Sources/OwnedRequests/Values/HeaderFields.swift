@@ -19,11 +19,13 @@ public struct HeaderFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
   init(capacity: Int) { fields.reserveCapacity(capacity) }
 
   /// Of names that differ only in case, one is kept.
+  /// - Complexity: linear in the fields.
   public init(_ dictionary: [String: String]) {
     for (name, value) in dictionary { self[name] = value }
   }
 
   /// Of names that differ only in case, the last is kept.
+  /// - Complexity: linear in the fields.
   public init(dictionaryLiteral elements: (String, String)...) {
     for (name, value) in elements { self[name] = value }
   }
@@ -61,6 +63,7 @@ public struct HeaderFields: Sendable, Hashable, ExpressibleByDictionaryLiteral {
 
 extension HeaderFields: CustomStringConvertible {
   /// A line for each field, in the order of their names.
+  /// - Complexity: of a sort, in the fields.
   public var description: String { sortedPairs.map { "\($0.name): \($0.value)" }.joined(separator: "\n") }
 }
 

@@ -30,6 +30,7 @@ extension ResponseDecoder where Value == Data {
 
 extension ResponseDecoder where Value == String {
   /// Text in the character set of `Content-Type`; UTF-8 if it names none.
+  /// - Complexity: of a decoding, linear in the bytes.
   public static var string: ResponseDecoder {
     ResponseDecoder { data, head in
       let name = characterSet(of: head) ?? "utf-8"
@@ -64,11 +65,13 @@ extension ResponseDecoder where Value == Void {
 
 extension ResponseDecoder where Value: Decodable {
   /// JSON, with Foundation's decoder as it is by default.
+  /// - Complexity: of a decoding, Foundation's: about linear in the bytes.
   public static func json(_: Value.Type = Value.self) -> ResponseDecoder {
     ResponseDecoder { data, _ in try JSONDecoder().decode(Value.self, from: data) }
   }
 
   /// A property list in any of the formats.
+  /// - Complexity: of a decoding, Foundation's: about linear in the bytes.
   public static func propertyList(_: Value.Type = Value.self) -> ResponseDecoder {
     ResponseDecoder { data, _ in try PropertyListDecoder().decode(Value.self, from: data) }
   }
