@@ -19,6 +19,10 @@
 /// be blocked; or more, if bodies were found to leave a part of their processors unused (`ProcessorShare`). One more is let in when nothing
 /// has finished for long. There is no end to workers in waits of ours: what they wait for may be in this queue, behind any number.
 /// Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of them.
+///
+/// Permits alone would let a job that computes wait for its turn on a processor among 64: a million empty jobs (P1) took 0.39 and 0.48 of
+/// GCD's time that way, 0.33 with both accounts; next to oneTBB 1.2 and 1.36, with both 1.0. What they gain is little: bodies asleep for
+/// 0.2 ms without a limit (P20) took 0.16 of `OperationQueue`'s time instead of 0.25.
 extension Scheduler {
   /// How many permits are held.
   var holders: Int { workers.activeCount - arriving - yielded + detached + (handoff == nil ? 0 : 1) }

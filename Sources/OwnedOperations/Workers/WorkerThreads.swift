@@ -33,6 +33,9 @@ import Synchronization
 /// waiting for, is a new one. (To run that work on the stack of a worker that waits would save the thread, but is not sound: the work could
 /// wait for what lies further down on that stack.) Nothing is lost if the system has no more threads to give: the work then waits for one
 /// of GCD's. Sixteen are parked at most; one more goes.
+///
+/// GCD's come first because they have the quality of service. New ones alone cost the same, measured on Linux: P1 0.35 of GCD with them
+/// alone, 0.39 with GCD's alone, 0.33 with both; P8's median 1.22, 1.19, 1.20; a queue's life (P15) 2.6, 3.0, 2.8. (One run of each.)
 final class WorkerThreads: Sendable {
   private struct State {
     /// The first and the last worker that is due; each has the next.
