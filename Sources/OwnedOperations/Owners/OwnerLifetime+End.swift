@@ -135,6 +135,7 @@ extension OwnerLifetime {
     // Before the members are asked: see `OwnerQueue.rest`.
     self.word.store(word, ordering: .sequentiallyConsistent)
     let hasAnyToTell = guarded.members.hasAnyToTell
+    if Mutation.hooksRunUnderTheLock.isOn, let hooks { for hook in hooks.close() { hook.run(id) } }
     lock.unlock()
     if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
     OwnerIDRegistry.shared.markEnded(id, on: page)
