@@ -72,4 +72,43 @@ import Testing
       run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) nodes began after the end")
     }
   }
+
+  // MARK: Nodes that get their owner
+
+  /// Nodes one after the other, and an owner whose deinit waits for the last, which doesn't get it. Whoever lets go first, the deinit runs
+  /// where no node is in hand.
+  private static func exploreOwner(_ name: String, nodes: Int, _ location: SourceLocation = #_sourceLocation) {
+    ModelExplorer("graphs: \(name)", timePasses: true).expectNothing(preemptions: 1, reduces: true, location) { run in
+      let scene = QueueScene()
+      let holder = Holder(QueueModelTests.BlockingOwner())
+      let (owner, gate, lifetime) = (WeakReference(holder.object!), holder.object!.gate, holder.object!.lifetime)
+      let graph = OperationGraph(lifetime: scene.lifetime)
+      var before = graph.node(owner: holder.object!) { _ in scene.bodies.run() }
+      for _ in 1..<nodes {
+        let next = graph.node(owner: holder.object!) { _ in scene.bodies.run() }
+        before.precedes(next)
+        before = next
+      }
+      before.precedes(
+        graph.node(lifetime: lifetime) {
+          scene.bodies.run()
+          gate.signal()
+        })
+      guard let graphRun = try? graph.run(on: scene.queue) else { return run.expect(false, "the graph does not run") }
+      run.concurrently(("wait", { graphRun.wait() }), ("release", { holder.object = nil }))
+      scene.wait()
+      run.wait("the owner goes") { owner.object == nil }
+      let counts = graphRun.nodeCounts
+      run.expect(counts.succeeded + counts.cancelled == nodes + 1, "\(counts.succeeded) nodes ran, \(counts.cancelled) were cancelled")
+      run.expect(counts.succeeded == scene.bodies.runs, "\(scene.bodies.runs) nodes ran, \(counts.succeeded) succeeded")
+    }
+  }
+
+  @Test func aWorkerLetsGoOfAnOwnerWithTheNextNodeInHand() {
+    Self.exploreOwner("a node of an owner whose deinit waits for the next | last reference", nodes: 1)
+  }
+
+  @Test func aNodeTakesItsOwnerOverFromTheOneBeforeIt() {
+    Self.exploreOwner("two nodes of an owner whose deinit waits for a third | last reference", nodes: 2)
+  }
 }

@@ -120,6 +120,35 @@ import Testing
     }
   }
 
+  /// The owner's deinit waits for a job that the worker has in hand when it lets go of the owner: one of the same owner's that doesn't get
+  /// it. Whoever lets go first, the deinit runs elsewhere.
+  @Test func aWorkerLetsGoOfAnOwnerWithItsNextJobInHand() {
+    ModelExplorer("holds: async, async within, for which the owner's deinit waits | last reference", timePasses: true)
+      .exploreQueue(preemptions: 1) { run, scene in
+        let holder = Holder(QueueModelTests.BlockingOwner())
+        let (owner, gate, lifetime) = (WeakReference(holder.object!), holder.object!.gate, holder.object!.lifetime)
+        scene.queue.isSuspended = true
+        scene.queue.async(owner: holder.object!) { _ in
+          scene.queue.async(lifetime: lifetime) {
+            scene.bodies.run()
+            gate.signal()
+          }
+        }
+        run.concurrently(
+          (
+            "resume",
+            {
+              scene.queue.isSuspended = false
+              scene.wait()
+              gate.signal()  // in the place of a job that never was
+            }
+          ), ("release", { holder.object = nil }))
+        run.wait("the owner goes") { owner.object == nil }
+      } atEnd: { run, scene in
+        run.expect(scene.bodies.runs <= 1, "\(scene.bodies.runs) bodies ran")
+      }
+  }
+
   @Test func aJobInHandIsCancelledWithAllOthers() {
     ModelExplorer("holds: a job that is put back | cancel all").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       let (holder, handedOn) = (Holder(Owner()), ModelFlag())

@@ -14,10 +14,12 @@ import Testing
   }
 
   private static func explore(
-    _ name: String, limit: Int = 1, preemptions: Int = 1, countsBodies: Bool = true, _ location: SourceLocation = #_sourceLocation,
-    _ threads: @escaping @Sendable (ModelRun, QueueScene) -> Void, atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void
+    _ name: String, limit: Int = 1, preemptions: Int = 1, countsBodies: Bool = true, timePasses: Bool = false,
+    _ location: SourceLocation = #_sourceLocation, _ threads: @escaping @Sendable (ModelRun, QueueScene) -> Void,
+    atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void = { _, _ in }
   ) {
-    ModelExplorer("code: \(name)").exploreQueue(limit: limit, preemptions: preemptions, reduces: true, location) { run, scene in
+    let explorer = ModelExplorer("code: \(name)", timePasses: timePasses)
+    explorer.exploreQueue(limit: limit, preemptions: preemptions, reduces: true, location) { run, scene in
       threads(run, scene)
     } atEnd: { run, scene in
       LifetimeReaper.waitUntilIdle()
@@ -52,6 +54,27 @@ import Testing
     }
   }
 
+  /// What was cancelled is released by nobody who has the queue's lock.
+  @Test func whatWasCancelledAddsAnotherJobWhenItGoes() {
+    Self.explore("async, suspended, whose captures add when they go | async | cancel all") { run, scene in
+      let (other, added) = (OwnerLifetime(), ModelFlag())
+      scene.queue.isSuspended = true
+      do {
+        let leaving = Leaving {
+          scene.queue.async(lifetime: other) { scene.bodies.run() }
+          added.count += 1
+        }
+        scene.queue.async(lifetime: scene.lifetime) { withExtendedLifetime(leaving) {} }
+      }
+      run.concurrently(
+        ("adder", { scene.queue.async(lifetime: other) { scene.bodies.run() } }), ("cancel", { scene.queue.cancelAllOperations() }))
+      run.wait("release") { added.count == 1 }
+      scene.queue.isSuspended = false
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.runs == 1 || scene.bodies.runs == 2, "\(scene.bodies.runs) bodies ran")
+    }
+  }
+
   /// A job's captures wait for the queue when they go, on the worker's thread, while others add to the serial queue.
   @Test func whatAJobHasCapturedWaitsForTheQueueWhenItGoes() {
     Self.explore("async, whose captures wait for the queue when they go | async, wait") { run, scene in
@@ -79,12 +102,57 @@ import Testing
     }
   }
 
+  /// A job is over before its captures go, which block until the next has run. Nobody told the queue of that: its monitor finds out.
+  @Test func whatAJobHasCapturedBlocksUntilTheNextHasRun() {
+    Self.explore("async, whose captures block until the next has run, async | async", timePasses: true) { run, scene in
+      run.concurrently(
+        (
+          "adder",
+          {
+            let hasRun = Semaphore()
+            let leaving = Leaving { hasRun.wait() }
+            scene.queue.async(lifetime: scene.lifetime) {
+              scene.bodies.runAndStay()
+              withExtendedLifetime(leaving) {}
+            }
+            scene.queue.async(lifetime: scene.lifetime) {
+              scene.bodies.runAndStay()
+              hasRun.signal()
+            }
+          }
+        ), ("other", { scene.addOneThatStays() }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
+  /// Of two jobs that never run the captures of each wait for the other's to go: nobody goes through both.
+  @Test func whatTwoJobsHaveCapturedWaitsForTheOthers() {
+    Self.explore("async, async, suspended, whose captures wait for each other's | end | cancel all", timePasses: true) { run, scene in
+      let gone = ModelFlag()
+      let semaphores = [Semaphore(), Semaphore()]
+      scene.queue.isSuspended = true
+      for number in 0..<2 {
+        let leaving = Leaving {
+          semaphores[number].signal()
+          semaphores[1 - number].wait()
+          gone.count += 1
+        }
+        scene.queue.async(lifetime: scene.lifetime) { withExtendedLifetime(leaving) {} }
+      }
+      run.concurrently(("end", { scene.lifetime.end() }), ("cancel", { scene.queue.cancelAllOperations() }))
+      run.wait("release") { gone.count == 2 }
+    }
+  }
+
   /// The body ends its owner, whose hook, on the body's thread, waits for the queue; the owner's other work goes, that of others runs.
   @Test func aHookWaitsForTheQueueInsideOfABody() {
     Self.explore("async, which ends its owner, whose hook waits for the queue | async of another owner") { run, scene in
       let other = OwnerLifetime()
       let calls = ModelFlag()
       scene.lifetime.onEnd { _ in
+        // It has ended: this one runs at once. Nobody has the lifetime's lock.
+        scene.lifetime.onEnd { _ in calls.count += 1 }
         scene.wait()
         calls.count += 1
       }
@@ -100,7 +168,7 @@ import Testing
           }
         ), ("other", { scene.queue.async(lifetime: other) { scene.bodies.runAndStay() } }))
       scene.wait()
-      run.expect(calls.count == 1, "the hook ran \(calls.count) times")
+      run.expect(calls.count == 2, "\(calls.count) of 2 hooks ran")
     } atEnd: { run, scene in
       scene.expect(run, runs: 2)
     }
@@ -215,6 +283,61 @@ import Testing
     }
   }
 
+  /// The completion block of each waits for the other operation: it runs on no thread that is about to finish that.
+  @Test func completionBlocksWaitForWhatIsCancelledWithTheirOwn() {
+    Self.explore("addOperation, addOperation, suspended, whose completion blocks wait for the other | cancel all", countsBodies: false) {
+      run, scene in
+      let operations = [scene.operation(), scene.operation()]
+      let calls = ModelFlag()
+      for number in 0..<2 {
+        operations[number].completionBlock = { [other = operations[1 - number]] in
+          other.waitUntilFinished()
+          calls.count += 1
+        }
+      }
+      scene.queue.isSuspended = true
+      try? scene.queue.enqueue(operations)
+      run.concurrently(
+        ("cancel", { scene.queue.cancelAllOperations() }), ("resume", { scene.queue.isSuspended = false }))
+      run.wait("completion blocks") { calls.count == 2 }
+    }
+  }
+
+  /// A completion block that comes late takes the place of the former, or of nothing: one of them runs at most.
+  @Test func aCompletionBlockIsReplacedWhileTheOperationFinishes() {
+    Self.exploreCompletionBlocks("start", least: 0) { operation, _ in operation.start() }
+  }
+
+  @Test func aCompletionBlockIsReplacedWhileTheOperationIsCancelled() {
+    Self.exploreCompletionBlocks("cancel in a suspended queue", least: 1) { operation, scene in
+      scene.queue.isSuspended = true
+      try? scene.queue.enqueue([operation])
+      operation.cancel()
+      scene.queue.isSuspended = false
+    }
+  }
+
+  private static func exploreCompletionBlocks(
+    _ name: String, least: Int, _ location: SourceLocation = #_sourceLocation,
+    _ finish: @escaping @Sendable (OwnedOperation, QueueScene) -> Void
+  ) {
+    explore("\(name) | completionBlock, completionBlock", preemptions: 2, countsBodies: false, timePasses: true, location) { run, scene in
+      let operation = scene.operation()
+      let calls = ModelFlag()
+      run.concurrently(
+        ("finish", { finish(operation, scene) }),
+        (
+          "setter",
+          {
+            for _ in 0..<2 { operation.completionBlock = { calls.count += 1 } }
+          }
+        ))
+      run.expect(operation.isFinished, "it has not finished")
+      Platform.sleep(microseconds: 1)  // everybody else goes on until nobody can
+      run.expect(calls.count >= least && calls.count <= 1, "\(calls.count) completion blocks ran")
+    }
+  }
+
   /// Each is the only one that the other waits for, so neither could ever go on.
   @Test func twoBodiesWaitForEachOther() {
     Self.explore("a body that waits for an owner | a body of that owner that waits for the first's", limit: 2, preemptions: 0) {
@@ -254,7 +377,10 @@ import Testing
     }
 
     override func perform() { bodies.run() }
-    override func didCancel(_ reason: CancellationReason) { whenCancelled() }
+    override func didCancel(_ reason: CancellationReason) {
+      completionBlock = nil  // nobody has the operation's lock
+      whenCancelled()
+    }
   }
 
   /// `didCancel` adds to the queue that is being cancelled, or whose owner ends, and waits for it.
@@ -275,6 +401,32 @@ import Testing
       run.expect(operation.isFinished, "it has not finished")
       run.expect(told.count <= 1, "it was told \(told.count) times")
     } atEnd: { _, _ in
+    }
+  }
+
+  /// Each waits until the other has been told, too, though it is one reaper who comes to both.
+  @Test func whoIsToldOfTheEndWaitsForAnother() {
+    Self.explore("addOperation, addOperation, whose didCancel waits for the other's | end", countsBodies: false, timePasses: true) {
+      run, scene in
+      let told = ModelFlag()
+      let semaphores = [Semaphore(), Semaphore()]
+      let operations = (0..<2).map { number in
+        Adding(scene) {
+          semaphores[number].signal()
+          semaphores[1 - number].wait()
+          told.count += 1
+        }
+      }
+      scene.queue.isSuspended = true
+      try? scene.queue.enqueue(operations)
+      run.concurrently(("end", { scene.lifetime.end() }), ("resume", { scene.queue.isSuspended = false }))
+      let (one, two) = (operations[0], operations[1])
+      one.waitUntilFinished()
+      two.waitUntilFinished()
+      let isCancelled = (one.isCancelled ? 1 : 0) + (two.isCancelled ? 1 : 0)
+      run.expect(scene.bodies.runs + isCancelled >= 2, "\(scene.bodies.runs) ran, \(isCancelled) were cancelled")
+      if isCancelled == 1 { for semaphore in semaphores { semaphore.signal() } }
+      run.wait("didCancel") { told.count == isCancelled }
     }
   }
 

@@ -104,6 +104,24 @@ struct OwnedOperationTests {
     #expect(runs.value == 1)
   }
 
+  /// Whatever else was asked of the operation meanwhile.
+  @Test func completionBlockSetAfterTheFinishDoesNotRun() {
+    let operation = Recorder(lifetime: OwnerLifetime())
+    operation.start()
+    operation.timeout = .seconds(1)
+    let (kept, mayEnd) = (Weakly<Counter>(), DispatchSemaphore(value: 0))
+    do {
+      let counter = Counter()
+      kept.object = counter
+      operation.completionBlock = {
+        counter.add()
+        mayEnd.wait()
+      }
+    }
+    #expect(kept.object == nil, "the block is kept, or runs")
+    mayEnd.signal()
+  }
+
   @Test func runningWorkIsCancelledCooperativelyByTheEndOfItsOwner() {
     let lifetime = OwnerLifetime()
     let operation = Manual(lifetime: lifetime)

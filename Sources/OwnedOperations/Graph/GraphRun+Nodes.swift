@@ -67,6 +67,7 @@ extension GraphRun {
       if !found.doomed.isEmpty { cancelNodes(found.doomed, otherwise: .cancelled, on: queue) }
       if found.isSink { sinksDidFinish(1, on: queue) }
       guard goesOn, let next = found.next else { return }
+      worker.letGoOfNodeOwner(unlessNext: arrays.attributes[Int(next)].holdsOwner)
       node = next
     }
   }

@@ -48,12 +48,15 @@ final class GraphStorage: Sendable {
 
   // MARK: Building
 
-  func append(name: String?, level: Int, lifetime: OwnerLifetime?, _ body: @escaping NodeBodies.Body) -> UInt32 {
+  /// - Parameter holdsOwner: the body is called with the owner, which it holds.
+  func append(
+    name: String?, level: Int, lifetime: OwnerLifetime?, holdsOwner: Bool = false, _ body: @escaping NodeBodies.Body
+  ) -> UInt32 {
     contents.withLock { contents in
       contents.structure = nil
       let index = UInt32(contents.attributes.count)
       let owner = lifetime.map { contents.lifetimeIndex($0) } ?? 0
-      contents.attributes.append(NodeAttributes(level: level, lifetime: owner))
+      contents.attributes.append(NodeAttributes(level: level, lifetime: owner, holdsOwner: holdsOwner))
       contents.bodies.append(body)
       if let name, !name.isEmpty { contents.names[index] = name }
       return index
@@ -123,18 +126,23 @@ final class GraphStorage: Sendable {
 struct NodeAttributes: Equatable {
   private var word: UInt32
   private static let onePredecessor: UInt32 = 8
+  private static let ownersBody: UInt32 = 16
 
-  init(level: Int, lifetime: Int) { word = UInt32(level) | UInt32(lifetime) << 4 }
+  init(level: Int, lifetime: Int, holdsOwner: Bool = false) {
+    word = UInt32(level) | UInt32(lifetime) << 5 | (holdsOwner ? Self.ownersBody : 0)
+  }
 
   var level: Int { Int(word & 7) }
-  var lifetime: Int { Int(word >> 4) }
+  var lifetime: Int { Int(word >> 5) }
+  /// Its body gets the owner. No part of what makes attributes equal.
+  var holdsOwner: Bool { word & Self.ownersBody != 0 }
   /// Such a node is ready when that one has finished: nobody has to count. Set when the graph is compiled, and no part of what makes
   /// attributes equal.
   var hasOnePredecessor: Bool { word & Self.onePredecessor != 0 }
   mutating func markOnePredecessor() { word |= Self.onePredecessor }
 
   static func == (left: NodeAttributes, right: NodeAttributes) -> Bool {
-    (left.word | onePredecessor) == (right.word | onePredecessor)
+    (left.word | onePredecessor | ownersBody) == (right.word | onePredecessor | ownersBody)
   }
 }
 

@@ -73,7 +73,7 @@ public final class OperationGraph: Sendable {
   public func node<Owner: OperationOwner & Sendable>(
     _ name: String? = nil, priority: Operation.QueuePriority = .normal, owner: Owner, _ body: @escaping @Sendable (Owner) throws -> Void
   ) -> Node {
-    node(name, priority: priority, lifetime: owner.lifetimeToken.lifetime, Self.holding(owner, owner.lifetimeToken.lifetime, body))
+    makeNode(name, priority, owner, owner.lifetimeToken.lifetime, body)
   }
 
   /// Adds a node that belongs to an object without a token, and is given it: held weakly until the body runs, strongly while it runs.
@@ -84,25 +84,25 @@ public final class OperationGraph: Sendable {
   public func node<Owner: AnyObject & Sendable>(
     _ name: String? = nil, priority: Operation.QueuePriority = .normal, owner: Owner, _ body: @escaping @Sendable (Owner) throws -> Void
   ) -> Node {
-    node(
-      name, priority: priority, lifetime: OwnerLifetime.of(owner as AnyObject),
-      Self.holding(owner, OwnerLifetime.of(owner as AnyObject), body))
+    makeNode(name, priority, owner, OwnerLifetime.of(owner as AnyObject), body)
   }
 
-  private static func holding<Owner: AnyObject & Sendable>(
-    _ owner: Owner, _ lifetime: OwnerLifetime, _ body: @escaping @Sendable (Owner) throws -> Void
-  ) -> @Sendable () throws -> Void {
+  private func makeNode<Owner: AnyObject & Sendable>(
+    _ name: String?, _ priority: Operation.QueuePriority, _ owner: Owner, _ lifetime: OwnerLifetime,
+    _ body: @escaping @Sendable (Owner) throws -> Void
+  ) -> Node {
     let hold = OwnerHold.of(owner, lifetime)
     let erased = ErasedOwnerBody.eraseThrowing(body)
-    return {
-      switch hold.begin() {
+    let index = storage.append(name: name, level: priority.graphLevel, lifetime: lifetime, holdsOwner: true) {
+      switch Worker.beginNode(of: hold) {
       case .begins(let object):
-        defer { hold.endWithoutRelease(object) }  // the node is not over yet
+        defer { Worker.endNode(of: hold, object) }
         try hold.call(erased, with: object)
       case .heldBack: throw NodeHeldBack(hold: hold)
       case .gone: throw NodeOwnerHasGone()
       }
     }
+    return Node(storage: storage, index: index)
   }
 
   /// What a node that did not succeed means for those that depend on it: nothing with `runAlways`, which is Foundation's rule and the

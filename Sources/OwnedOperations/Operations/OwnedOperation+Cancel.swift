@@ -126,7 +126,7 @@ extension OwnedOperation {
     tellFoundation(.isCancelled)
     let reason = reason(in: load())
     cancelWork()
-    didCancel(reason)
+    if Mutation.didCancelRunsUnderTheLock.isOn { lock.withLock { didCancel(reason) } } else { didCancel(reason) }
     if reason.isTimeout, finishesOnTimeout { finishExecution(throwing: nil) }
   }
 }

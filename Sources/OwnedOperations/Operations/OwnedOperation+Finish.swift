@@ -67,7 +67,10 @@ extension OwnedOperation {
     swap(&leftovers.waiters, &extras.waiters)
     swap(&leftovers.timer, &extras.timer)
     swap(&leftovers.completionBlock, &extras.completionBlock)
-    extras.completionIsOver = leftovers.completionBlock != nil || wasStarted
+    // One that has come since the finish may have been run already.
+    if leftovers.completionBlock != nil || wasStarted || Mutation.lateCompletionBlockIsForgotten.isOn {
+      extras.completionIsOver = leftovers.completionBlock != nil || wasStarted
+    }
   }
 
   private func release(_ cell: DependencyCell, _ failure: DependencyFailure?, _ aftermath: inout Aftermath) {
@@ -79,6 +82,7 @@ extension OwnedOperation {
   private func runCompletionBlock(_ block: @escaping @Sendable () -> Void, by driver: (any QueueDriver)? = nil) {
     // As in Foundation, the operation is kept until the block has run.
     if let driver { return driver.add(completionStep(block)) }
+    if Mutation.completionBlockRunsWhereItIsDue.isOn { return block() }
     ThreadStart.onPool(qos: .default) { [self] in
       withExtendedLifetime(self) { block() }
     }
@@ -89,12 +93,14 @@ extension OwnedOperation {
     let isLate = lock.withLock { () -> Bool in
       guard block != nil || extras != nil else { return false }
       let word = load()
-      guard word.isFinished else {
+      // Also while the finish is under way, and hasn't come to the block that is there.
+      let runsBesideTheFormer = Mutation.completionBlockRunsBesideTheFormer.isOn
+      guard word.isFinished, extras?.completionBlock == nil || runsBesideTheFormer else {
         swap(&former, &makeExtras().completionBlock)
         return false
       }
       // After the finish: nothing, as in Foundation, unless it came without a start, so early that the block could not be there yet.
-      let wasRun = extras?.completionIsOver ?? word.contains(.wasStarted)
+      let wasRun = word.contains(.wasStarted) && !runsBesideTheFormer || extras?.completionIsOver ?? false
       guard block != nil, !wasRun else { return false }
       makeExtras().completionIsOver = true
       return true

@@ -134,6 +134,7 @@ extension OwnerLifetime {
     }
     self.word.store(word, ordering: .releasing)
     let hasMembers = guarded.members.count > 0
+    if Mutation.hooksRunUnderTheLock.isOn, let hooks { for hook in hooks.close() { hook.run(id) } }
     lock.unlock()
     if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
     OwnerIDRegistry.shared.markEnded(id, on: page)

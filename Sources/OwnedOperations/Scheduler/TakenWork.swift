@@ -8,7 +8,12 @@ final class TakenWork {
   func release() {
     var released = WorkList()
     swap(&released, &list)
-    DeferredReleases.add(ReleasedWork(released))
+    let work = ReleasedWork(released)
+    if Mutation.capturesGoWhereTheyAreTakenOut.isOn || Mutation.capturesGoUnderTheLock.isOn {
+      for index in 0..<work.count { work.takeStep(index) }
+    } else {
+      DeferredReleases.add(work)
+    }
   }
 
   func visit(_ body: (borrowing WorkItem) -> Void) { list.visit(body) }

@@ -27,7 +27,7 @@ struct HeldOwner: ~Copyable {
   mutating func answer(for ownerQueue: OwnerQueue) -> Answer {
     guard let lifetime = ownerQueue.unretainedLifetime else { return .gone }
     if lifetime.address != self.lifetime {
-      letGo()
+      letGoInBackground()  // the job is in hand
       take(lifetime)
     }
     guard let object, let hold else { return .gone }
@@ -69,7 +69,10 @@ struct HeldOwner: ~Copyable {
     guard let hold, let object else { return }
     OwnerBodyFrame.leave(frame)
     (lifetime, self.hold, self.object) = (nil, nil, nil)
-    hold.with { if inBackground { $0.endInBackground(object) } else { $0.end(object) } }
+    hold.with { hold in
+      if !inBackground { return hold.end(object) }
+      if Mutation.letsGoWithWorkInHand.isOn { hold.endWithoutRelease(object) } else { hold.endInBackground(object) }
+    }
     hold.release()
   }
 }

@@ -80,6 +80,7 @@ extension QueueCore {
     let jobs = taken.reduce(0) { $0 + $1.jobCount }
     let hasRunOut = mutate { scheduler, _ in
       scheduler.countCancelled(jobs, of: ownerQueue, forEndedOwner: forEndedOwner)
+      if Mutation.capturesGoUnderTheLock.isOn { for work in taken { work.release() } }
       return scheduler.hasRunOut
     }
     for work in taken {

@@ -51,6 +51,7 @@ final class Worker: DueWorker {
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.
   private let ownerFrame = UnsafeMutablePointer<OwnerBodyFrame>.allocate(capacity: 1)
+  private var nodeOwner = NodeOwner()
 
   var core: QueueCore { borrowedCore.object }
   /// The dispatch queue is somebody else's, who wants to use it, too.
@@ -153,6 +154,7 @@ final class Worker: DueWorker {
     var count: UInt64 = 0
     var held = HeldOwner(ownerFrame)
     while true {
+      endLate()
       // The deinit of the last owner is no body: it must not run with a work item in hand.
       if held.isHolding { held.letGo(unlessFor: batch.nextLifetime ?? nextNestedLifetime) }
       guard let (index, work, flow) = batch.begin() else {
@@ -164,6 +166,7 @@ final class Worker: DueWorker {
       count += 1
       if hint.wantsAttention(at: level) { break }
     }
+    endLate()
     held.letGo()
     lastBatchWasSmall = count < 8
     guard count > 0 else { return }
@@ -223,7 +226,7 @@ final class Worker: DueWorker {
       guard ownerQueue.mayStart else { return end(index, .skipped) }
       beginJob()
       body()
-      end(index, .succeeded)
+      if Mutation.capturesGoInTheBody.isOn { currentIndex = index } else { end(index, .succeeded) }
     case .leavingBlock(let body):
       guard ownerQueue.mayStart else { return end(index, .skipped) }
       beginJob()
@@ -250,6 +253,8 @@ final class Worker: DueWorker {
       currentIndex = index
       run.run(from: node, on: self)
       end(index, .countsItself)
+      // May run the owner's deinit, which is no body.
+      if let (hold, owner) = nodeOwner.take() { hold.end(owner) }
     }
   }
 
@@ -266,6 +271,11 @@ final class Worker: DueWorker {
       end(index, .cancelled)
       withExtendedLifetime(work) {}
     }
+  }
+
+  /// Only for `Mutation.capturesGoInTheBody`: what the item captured has gone.
+  private func endLate() {
+    if Mutation.capturesGoInTheBody.isOn, isInItem { end(currentIndex, .succeeded) }
   }
 
   private func beginJob() {
@@ -285,6 +295,8 @@ final class Worker: DueWorker {
     batch.setOver(.countsItself, at: currentIndex)
     isItemOver = true
     isInItem = false
+    // What goes with the run may block, and must not keep the last node's owner. A driver lets go of that where all can foresee it.
+    if core.driver == nil { nodeOwner.letGoInBackground() }
   }
 
   /// The unfinished work that this thread, the worker's, is inside of: a body, or what releases an operation's captures before that
@@ -321,6 +333,20 @@ final class Worker: DueWorker {
   func setChainNode(_ node: UInt32) { currentNode = node }
 
   func endChain() { currentRun = nil }
+
+  /// Whether a node may begin that gets the owner. On a worker's thread.
+  static func beginNode(of hold: OwnerHold) -> OwnerHold.Beginning { current?.nodeOwner.begin(hold) ?? hold.begin() }
+
+  /// The body of a node has returned that has begun with the object.
+  static func endNode(of hold: OwnerHold, _ object: Retained<AnyObject>) {
+    if let worker = current { worker.nodeOwner.end(hold, object) } else { hold.endInBackground(object) }
+  }
+
+  /// Before the next node, which is in hand.
+  /// - Parameter holdsOwner: it gets its owner.
+  func letGoOfNodeOwner(unlessNext holdsOwner: Bool) {
+    if nodeOwner.isKept, !holdsOwner { nodeOwner.letGoInBackground() }
+  }
 
   /// The node of the run that this thread is inside of.
   func graphNode(of run: any NodeRun) -> UInt32? { currentRun === run ? currentNode : nil }

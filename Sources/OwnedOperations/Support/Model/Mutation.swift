@@ -83,6 +83,8 @@ enum Mutation: String, CaseIterable {
   case delayedBlockMissesTheEnd  // whatIsDelayedIsReleasedAtTheEnd
   /// Work is held back without a look whether the last body has gone meanwhile.
   case heldBackWorkIsForgotten
+  /// A worker with work in hand lets go of an owner on its thread if somebody else holds it, who may let go first.
+  case letsGoWithWorkInHand  // aWorkerLetsGoOfAnOwnerWithItsNextJobInHand
 
   // Deinit hooks: DeinitHookModelTests
   /// A hook that has been taken to run can still be cancelled.
@@ -173,6 +175,24 @@ enum Mutation: String, CaseIterable {
   case closedListIsReopened  // aBarrierComesBetweenWhatAJobAddsBeforeItAndAfterIt
   /// The monitor doesn't know of what a worker has kept.
   case nestedWorkIsNotMonitored  // aBodyBlocksUntilWhatItHasAddedHasRun
+
+  // Code of the user's that comes back, or blocks: UserCodeModelTests
+  /// What is taken out of a queue is released under its lock.
+  case capturesGoUnderTheLock  // whatWasCancelledAddsAnotherJobWhenItGoes
+  /// What is taken out of a queue is released by whoever has taken it out, one after the other.
+  case capturesGoWhereTheyAreTakenOut  // whatTwoJobsHaveCapturedWaitsForTheOthers
+  /// A job is over when its captures have gone.
+  case capturesGoInTheBody  // whatAJobHasCapturedBlocksUntilTheNextHasRun
+  /// Hooks run under the lifetime's lock.
+  case hooksRunUnderTheLock  // aHookWaitsForTheQueueInsideOfABody
+  /// A completion block runs on the thread that finishes the operation.
+  case completionBlockRunsWhereItIsDue  // completionBlocksWaitForWhatIsCancelledWithTheirOwn
+  /// A completion block that comes while the finish is under way runs, and so does the one before it.
+  case completionBlockRunsBesideTheFormer  // aCompletionBlockIsReplacedWhileTheOperationFinishes
+  /// A finish forgets that a completion block has come and run while it was under way: another one runs, too.
+  case lateCompletionBlockIsForgotten  // aCompletionBlockIsReplacedWhileTheOperationIsCancelled
+  /// `didCancel` is called under the operation's lock.
+  case didCancelRunsUnderTheLock  // whoIsToldOfACancellationAddsAndWaits
 
   // Lines: LineModelTests
   /// The next of a line begins while one of it runs.
