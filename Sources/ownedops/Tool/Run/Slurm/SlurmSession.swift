@@ -133,8 +133,8 @@ final class SlurmSession {
   var active: Set<Int> = []
   /// How many of these each owner has.
   var activeOfOwner: [Int]
-  /// Those that are not with Slurm and have not ended, among others, in the order in which they are submitted; and the place of each in that
-  /// order.
+  /// Those that are not with Slurm and have not ended, among others, in the order in which they are submitted; and the place of each in
+  /// that order.
   var unsubmitted: [Int] = []
   var ranks: [Int] = []
   var mustSubmit = true
