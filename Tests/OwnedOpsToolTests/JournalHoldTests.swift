@@ -87,16 +87,31 @@ struct JournalHoldTests {
     #expect(journal.submit("a", attempt: 1) == nil && seen.withLock { $0.isEmpty })
     journal.abandon()
     #expect(seen.withLock { $0.count == 1 && $0[0].contains("submitted") } && !directory.contains("j.lease"))
-    // Not one that is another's by now.
-    let lost = try RunJournal(options("--resume"), file(), now: WallClock.now - JournalLease.patience) { _ in
-      seen.withLock { $0.append("") }
+  }
+
+  @Test func aJournalThatIsLostIsNotSynchronized() throws {
+    defer { directory.remove() }
+    let isLost = DispatchSemaphore(value: 0)
+    let syncs = Guarded(0)
+    let syncsAtLoss = Guarded(0)
+    let writer = Guarded<RunJournal?>(nil)
+    // With each time another takes over, and a line is written, which is for the next time.
+    let journal = try RunJournal(options(), file()) { [self] _ in
+      syncs.withLock { $0 += 1 }
+      #expect(throws: Never.self) { try giveLeaseToAnotherMachine() }
+      _ = writer.withLock { $0 }?.submit("a", attempt: 1)
       return nil
     }
-    try begun(lost, every: .seconds(1000))
-    try giveLeaseToAnotherMachine()
-    #expect(!lost.isHeld)
-    lost.abandon()
-    #expect(seen.withLock { $0.count == 1 })
+    writer.withLock { $0 = journal }
+    #expect(journal.submit("a", attempt: 1) == nil)
+    try begun(journal, every: .milliseconds(1)) {
+      syncsAtLoss.withLock { $0 = syncs.withLock { $0 } }
+      isLost.signal()
+    }
+    #expect(isLost.wait(timeout: .now() + 30) == .success)
+    journal.abandon()
+    #expect(syncs.withLock { $0 } == syncsAtLoss.withLock { $0 } && syncs.withLock { $0 } > 0)
+    writer.withLock { $0 = nil }
   }
 
   @Test func aRunnerThatWasAsleepLooksAtTheLeaseBeforeItWrites() throws {
@@ -239,9 +254,13 @@ struct JournalHoldTests {
       let process = MachineProcess(number: child.identifier)
       #expect(!process.birth.isEmpty && process.isRunning)
       #expect(process.isRunning { _ in nil })
-      kill(child.identifier, SIGKILL)
-      #expect(child.waitForStatus() == -SIGKILL)
-      #expect(!process.isRunning { _ in nil })
+      // It goes while it is looked at.
+      let isRunning = process.isRunning { _ in
+        kill(child.identifier, SIGKILL)
+        #expect(child.waitForStatus() == -SIGKILL)
+        return nil
+      }
+      #expect(!isRunning && !process.isRunning { _ in nil })
     }
 
     @Test func whoAsksWhetherALeaseIsStaleDoesNotWaitForTheFile() throws {

@@ -82,6 +82,26 @@ struct RunEndTests {
     #expect(!directory.contains("ran") && time < .seconds(20))
   }
 
+  /// They are looked at again and again, and the jobs are to have the processor.
+  @Test func thousandsOfOwnersProcessesAreLookedAtMoreSeldom() async throws {
+    #expect(OwnerWatch.pause(after: .milliseconds(1)) == .milliseconds(20))
+    #expect(OwnerWatch.pause(after: .milliseconds(50)) == .milliseconds(500))
+    #if os(Linux)
+      let directory = try TemporaryDirectory()
+      defer { directory.remove() }
+      let owners = (0..<2000).map { "{\"name\":\"o\($0)\",\"endsWhen\":{\"process\":\(getpid())}}" }.joined(separator: ",")
+      // How much processor time the tool takes within a second, in hundredths.
+      let line = """
+        ticks() { set -- $(cut -d ' ' -f 14,15 /proc/$PPID/stat); echo $(($1 + $2)); }
+        sleep 1; before=$(ticks); sleep 2; echo $(($(ticks) - before)) > ticks
+        """
+      try directory.write("line", line)
+      try directory.write("g", "{\"owners\":[\(owners)],\"jobs\":[{\"name\":\"a\",\"owner\":\"o7\",\"command\":[\"sh\",\"line\"]}]}")
+      #expect(try await ToolBinary.run(["run", "g"], in: directory).status == 0)
+      #expect(try #require(Int(directory.read("ticks").dropLast())) < 60)
+    #endif
+  }
+
   @Test func aProcessThatCanNotBeLookedAtHasNotExited() throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

@@ -123,10 +123,88 @@ struct SlurmAnswersTests {
       #expect(session.nextPoll >= before + session.pollInterval && session.mustPoll)
       // Not yet.
       session.poll()
+      #expect(!session.isPolling)
     }
     // No more seldom than that nothing is forgotten meanwhile.
     #expect(pauses == [2, 3, 4.5, 6.75, 10, 10, 2])
     #expect(asked.withLock { $0 } == 0)
+  }
+
+  @Test func jobsAreKnownByTheirNumbersWhereCommentsAreNotKept() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text([SlurmGraph.job("a", ["x"]), SlurmGraph.job("b", ["x"]), SlurmGraph.job("c", ["x"], #""cpus":2"#)]), in: directory)
+    let polls = Guarded(0)
+    let slurm = SlurmStandIn(
+      trial.files, polled: { polls.withLock { $0 += 1 } }, showsComments: false,
+      stateOf: { _, _ in polls.withLock { $0 } < 2 ? "RUNNING" : "COMPLETED" })
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.allSatisfy { $0.state == .succeeded }, "\(journal.jobs.map(\.reason))")
+  }
+
+  /// A session of which somebody else hears the calls.
+  private func quietSession(_ file: RunFile, _ files: SlurmFiles, _ hold: RunJournal) -> SlurmSession {
+    var options = SlurmOptions()
+    options.window = file.jobs.count
+    return SlurmSession(
+      file, RunOptions(), options, limits: SlurmLimits(""), files: files, journal: hold, results: nil, begin: WallClock.now,
+      past: SlurmSession.Past(), call: { _ in .init(status: nil, text: "") })
+  }
+
+  /// Each of them is a call of `sbatch`, and to look at all that waits for each takes minutes.
+  @Test func submissionsTakeNoLongerWhenMuchWaits() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let (count, submitted) = (50_000, 400)
+    let jobs = (0..<count).map { RunFile.Job(name: "j\($0)", command: .init(words: ["x"])) }
+    let trial = try SlurmTrial(RunFile(owners: [], jobs: jobs), in: directory)
+    var files = trial.files
+    files.synchronize = { _ in nil }
+    let hold = try RunJournal(JournalOptions(path: trial.journal), trial.file, engine: SlurmCommand.engine)
+    defer { hold.abandon() }
+    let session = quietSession(trial.file, files, hold)
+    session.unsubmitted = Array(jobs.indices)
+    session.ranks = session.unsubmitted
+    let start = ContinuousClock.now
+    var answered = 0
+    while answered < submitted {
+      session.submit()
+      let calls = session.calls.sorted()
+      #expect(calls.count == SlurmSession.mostAtOnce)
+      for number in calls { session.didSubmit(number, .init(status: 0, text: "\(1000 + number)\n")) }
+      answered += calls.count
+    }
+    let time = ContinuousClock.now - start
+    print("\(answered) submissions with \(count) jobs that wait: \(time)")
+    #expect(session.courses.prefix(answered).allSatisfy { $0.phase == .submitted } && session.active.count == answered)
+    #expect(time < .seconds(20))
+  }
+
+  /// Each of them cancels its own jobs.
+  @Test func thousandsOfOwnersEndAtOneTime() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let count = 4000
+    let owners = (0..<count).map { number in
+      RunFile.Owner(name: "o\(number)", parent: number % 2 == 0 ? nil : number - 1, end: .fileRemoved("nothing"))
+    }
+    let jobs = (0..<count * 10).map { number in
+      var job = RunFile.Job(name: "j\(number)", command: .init(words: ["x"]))
+      job.owner = number / 10
+      return job
+    }
+    let trial = try SlurmTrial(RunFile(owners: owners, jobs: jobs), in: directory)
+    let hold = try RunJournal(JournalOptions(path: trial.journal), trial.file, engine: SlurmCommand.engine)
+    defer { hold.abandon() }
+    let session = quietSession(trial.file, trial.files, hold)
+    session.unsubmitted = Array(jobs.indices)
+    session.ranks = session.unsubmitted
+    let start = ContinuousClock.now
+    for place in owners.indices { session.endOwner(place, .fileRemoved("nothing")) }
+    let time = ContinuousClock.now - start
+    print("\(count) owners that end, with \(jobs.count) jobs on a cluster: \(time)")
+    #expect(session.allHaveEnded && time < .seconds(20))
   }
 
   /// Most parallel file systems are slow with large ones.
@@ -246,6 +324,23 @@ struct SlurmAnswersTests {
     let trial = try SlurmTrial(
       SlurmGraph.text([SlurmGraph.job("bad", ["x"]), SlurmGraph.job("next", ["x"], #""after":["bad"]"#)]), in: directory)
     let slurm = trial.standInWhereNextIsSubmittedWhileAsked { job, _ in job == "bad" ? "OUT_OF_MEMORY" : "PENDING" }
+    let journal = try trial.run(slurm)
+    #expect(journal.jobs.map(\.state) == [.failed, .cancelled] && journal.jobs[1].reason == "bad did not succeed")
+    #expect(slurm.calls(of: "scancel") == [["scancel", "101"]])
+  }
+
+  /// `sbatch` answers when what it comes after is known to have failed.
+  @Test func whatEndsWhileItIsSubmittedIsCancelledThere() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text([SlurmGraph.job("bad", ["x"]), SlurmGraph.job("next", ["x"], #""after":["bad"]"#)]), in: directory)
+    let slurm = SlurmStandIn(
+      trial.files,
+      submit: { jobs, _ in
+        while jobs == ["next"], !directory.read("j").contains(#""event":"failed","job":"bad""#) { usleep(1000) }
+        return nil
+      }, stateOf: { job, _ in job == "bad" ? "OUT_OF_MEMORY" : "PENDING" })
     let journal = try trial.run(slurm)
     #expect(journal.jobs.map(\.state) == [.failed, .cancelled] && journal.jobs[1].reason == "bad did not succeed")
     #expect(slurm.calls(of: "scancel") == [["scancel", "101"]])

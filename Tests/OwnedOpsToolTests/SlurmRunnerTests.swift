@@ -23,6 +23,83 @@ struct SlurmRunnerTests {
     #expect(slurm.calls(of: "sbatch").count == 1)
   }
 
+  /// Killed in the midst of that: what comes after it waits with Slurm for what will not come.
+  @Test func whatComesAfterAWithdrawnJobIsSubmittedAnewWithIt() throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let trial = try SlurmTrial(
+      SlurmGraph.text([SlurmGraph.job("a", ["x"]), SlurmGraph.job("next", ["x"], #""after":["a"]"#)]), in: directory)
+    let before = try trial.die(after: ["a", "next"])
+    #expect(trial.files.end("0.0") == nil)
+    let slurm = SlurmStandIn(trial.files) { _, submission in submission < 2 ? "CANCELLED" : "COMPLETED" }
+    for submission in before { slurm.has(submission) }
+    let journal = try trial.run(slurm, .attach)
+    #expect(journal.jobs.map(\.state) == [.succeeded, .succeeded], "\(journal.jobs.map(\.reason))")
+    #expect(slurm.calls(of: "sbatch").count == 2)
+  }
+
+  /// While Slurm's controller was waited for another runner came and went.
+  @Test(arguments: ["ended", "settings", "graph"]) func whoAttachesLooksAgainWhenTheJournalIsItsOwn(_ change: String) async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let slurm = try SlurmScripts(in: directory)
+    try directory.write("g", SlurmGraph.text([SlurmGraph.job("a", ["x"])]))
+    func run(_ arguments: String...) async throws -> ToolBinary.Outcome {
+      try await ToolBinary.run(arguments, in: directory, environment: slurm.environment)
+    }
+    #expect(try await run("run", "g", "--engine", "slurm", "--journal", "j", "--detach").status == 0)
+    let mark = try #require(try JournalReader.read(directory.path + "/j").runs.last).run.identifier
+    try directory.write("ended", Data(JournalEvent.ended(run: mark).line()))
+    try directory.write("settings", directory.read("j.slurm/run.json").replacingOccurrences(of: mark, with: "9.9"))
+    try directory.write("graph", SlurmGraph.text([SlurmGraph.job("a", ["y"])]))
+    let line = change == "ended" ? "cat ended >> j" : change == "settings" ? "cp settings j.slurm/run.json" : "cp graph j.slurm/graph.json"
+    try directory.write("bin/scontrol", "#!/bin/sh\ncd \(directory.path)\n\(line)\necho MaxArraySize = 1\n")
+    let before = directory.read("j")
+    let outcome = try await run("attach", "j")
+    #expect(outcome.status == 2 && outcome.errors.contains("another runner has gone on with"), "\(outcome.errors)")
+    #expect(directory.read("j") == before + (change == "ended" ? directory.read("ended") : "") && !directory.contains("j.lease"))
+  }
+
+  /// An older Slurm, say, does not know an option.
+  @Test func nothingIsSubmittedWhereNobodyTellsWhatBecomesOfIt() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let slurm = try SlurmScripts(in: directory)
+    try directory.write("g", SlurmGraph.text([SlurmGraph.job("a", ["x"])]))
+    try directory.write("bin/squeue", "#!/bin/sh\necho \"squeue: unrecognized option '--me'\" >&2\nexit 1\n")
+    let outcome = try await ToolBinary.run(
+      ["run", "g", "--engine", "slurm", "--journal", "j", "--detach"], in: directory, environment: slurm.environment)
+    #expect(outcome.status == 2 && outcome.errors == "ownedops: --engine slurm: squeue: unrecognized option '--me'\n", "\(outcome.errors)")
+    #expect(!directory.contains("j") && !directory.contains("jobs"))
+  }
+
+  /// What only `sbatch` heeds would have jobs looked for where they are not.
+  @Test func allProgramsAskOneCluster() async throws {
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let slurm = try SlurmScripts(in: directory, looking: #"echo "${SLURM_CLUSTERS-none}" >> asked"#)
+    try directory.write("g", SlurmGraph.text([SlurmGraph.job("a", ["x"])]))
+    func run(_ arguments: String..., more: [String: String]) async throws -> ToolBinary.Outcome {
+      try await ToolBinary.run(arguments, in: directory, environment: slurm.environment.merging(more) { $1 })
+    }
+    for (more, text) in [
+      (["SBATCH_CLUSTERS": "far"], "set SLURM_CLUSTERS"), (["SBATCH_CLUSTERS": "far", "SLURM_CLUSTERS": "near"], "set SLURM_CLUSTERS"),
+      (["SLURM_CLUSTERS": "far,near"], "must name one cluster"), (["SLURM_CLUSTERS": "all"], "must name one cluster"),
+    ] {
+      let outcome = try await run("run", "g", "--engine", "slurm", "--journal", "j", "--detach", more: more)
+      #expect(outcome.status == 2 && outcome.errors.contains(text), "\(outcome.errors)")
+    }
+    #expect(!directory.contains("j") && !directory.contains("jobs"))
+    let far = ["SBATCH_CLUSTERS": "far", "SLURM_CLUSTERS": "far"]
+    let left = try await run("run", "g", "--engine", "slurm", "--journal", "j", "--detach", more: far)
+    #expect(left.status == 0, "\(left.errors)")
+    // Also from where another is set.
+    try directory.write("cancelled", "")
+    let outcome = try await run("attach", "j", more: ["SLURM_CLUSTERS": "near", "SBATCH_CLUSTERS": "else"])
+    #expect(outcome.status == 1, "\(outcome.errors)")
+    #expect(!directory.lines("asked").isEmpty && directory.lines("asked").allSatisfy { $0 == "far" })
+  }
+
   /// It is still to run as it was, and would run beside what it has become.
   @Test func whatIsWithSlurmIsNotSubmittedAsAnotherFileHasIt() async throws {
     let directory = try TemporaryDirectory()
@@ -44,7 +121,7 @@ struct SlurmRunnerTests {
       #expect(outcome.errors.contains("are with Slurm as another file had them; first see them end with ownedops attach"))
     }
     #expect(directory.read("j") == before && !directory.contains("j.lease"))
-    #expect(directory.read("called") == "scontrol\nscontrol\n")
+    #expect(directory.read("called") == "scontrol\nsqueue\nscontrol\nsqueue\n")
   }
 
   /// The failure kept it from beginning; that is not so in another try.

@@ -26,18 +26,22 @@ final class SlurmStandIn: Sendable {
   private let submit: @Sendable (_ jobs: [String], _ words: [String]) -> Answer?
   private let stateOf: @Sendable (_ job: String, _ submission: Int) -> String?
   private let polled: @Sendable () -> Void
+  private let showsComments: Bool
 
   /// - Parameters:
   ///   - answer: what a program says, if it has no effect at all.
   ///   - submit: what `sbatch` says, if not that all is well.
   ///   - stateOf: what `squeue` says of a job, nil for nothing; with `COMPLETED` there is a status, too.
   ///   - polled: called by `squeue` when it knows what it will say, and has not said it.
+  ///   - showsComments: as they were given; or there are others in their places.
   init(
     _ files: SlurmFiles, answer: @escaping @Sendable (_ words: [String]) -> Answer? = { _ in nil },
     submit: @escaping @Sendable (_ jobs: [String], _ words: [String]) -> Answer? = { _, _ in nil },
-    polled: @escaping @Sendable () -> Void = {}, stateOf: @escaping @Sendable (_ job: String, _ submission: Int) -> String?
+    polled: @escaping @Sendable () -> Void = {}, showsComments: Bool = true,
+    stateOf: @escaping @Sendable (_ job: String, _ submission: Int) -> String?
   ) {
     self.files = files
+    self.showsComments = showsComments
     self.answer = answer
     self.submit = submit
     self.polled = polled
@@ -94,7 +98,7 @@ final class SlurmStandIn: Sendable {
         let identifier = "\(job.identifier)\(job.count > 1 ? "_\(index)" : "")"
         if cancelled.contains(identifier) { said = "CANCELLED" }
         if said == "COMPLETED" { Self.end(job.submission, index, files, exit: #""exitStatus":0"#) }
-        text += "\(identifier)|\(said)|\(job.comment)|n1|None\n"
+        text += "\(identifier)|\(said)|\(showsComments ? job.comment : "project x")|n1|None\n"
       }
     }
     return text
@@ -140,7 +144,11 @@ struct SlurmTrial {
   let journal: String
 
   init(_ graph: String, in directory: TemporaryDirectory) throws {
-    file = try RunFile(Data(graph.utf8), source: "graph")
+    try self.init(RunFile(Data(graph.utf8), source: "graph"), in: directory)
+  }
+
+  init(_ file: RunFile, in directory: TemporaryDirectory) throws {
+    self.file = file
     journal = directory.path + "/j"
     files = SlurmFiles(root: SlurmFiles.root(of: journal))
     try files.create()

@@ -376,6 +376,37 @@ struct SlurmTests {
     }
   }
 
+  @Test func whatWasOnANodeThatIsLostWhileNobodyLooksRunsAgainForWhoAttaches() async throws {
+    let cluster = try SlurmCluster.shared.get()
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let graph = SlurmGraph.text([
+      SlurmGraph.shell("bound", "echo + >> tries; [ $(wc -l < tries) -ge 2 ] || sleep 60"),
+      SlurmGraph.shell("next", "echo + >> next", #""after":["bound"]"#),
+      SlurmGraph.shell("tidy", "echo + >> tidy", #""after":["next"],"when":"always""#),
+    ])
+    try directory.write("graph.json", graph)
+    let child = try cluster.start("run", "graph.json", "--engine", "slurm", "--journal", "j", in: directory)
+    let files = SlurmFiles(root: directory.path + "/j.slurm")
+    try await directory.until("all are with Slurm") {
+      directory.contains("tries") && files.readSubmissions().values.count { $0.identifier != nil } == 3
+    }
+    kill(child.identifier, SIGKILL)
+    _ = await child.status()
+    let row = try await cluster.jobs(in: directory).first { $0.hasSuffix(" bound") }?.split(separator: " ") ?? []
+    let node = try #require(row.count == 4 ? String(row[2]) : nil)
+    try await cluster.ask("scontrol", "update", "nodename=\(node)", "state=down", "reason=test", in: directory)
+    try await directory.until("Slurm has ended it") { try await !cluster.jobs(in: directory).contains { $0.hasSuffix(" bound") } }
+    let outcome = try await cluster.run("attach", "j", in: directory)
+    try await cluster.ask("scontrol", "update", "nodename=\(node)", "state=resume", in: directory)
+    #expect(outcome.status == 0 && lastLine(outcome) == "3 succeeded, 0 failed, 0 cancelled", "\(outcome.output)\(outcome.errors)")
+    #expect(directory.lines("tries").count == 2 && directory.lines("next").count == 1)
+    try await directory.until("the nodes are back") {
+      try await cluster.ask("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N", in: directory).split(separator: "\n").count
+        == 2
+    }
+  }
+
   @Test func aWindowSmallerThanTheGraphHoldsTheRestBack() async throws {
     let cluster = try SlurmCluster.shared.get()
     let directory = try TemporaryDirectory()

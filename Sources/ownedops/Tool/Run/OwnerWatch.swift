@@ -10,8 +10,7 @@ final class OwnerWatch: Sendable {
 
   private let watched = Guarded<[Watched]>([])
   private let queue = DispatchQueue(label: "ownedops.watch", qos: .userInitiated)
-  /// Kept while the watch lasts.
-  private let timer = Guarded<(any DispatchSourceTimer)?>(nil)
+  private static let shortestPause = Duration.milliseconds(20)
 
   /// - Returns: false if the condition holds already.
   func add(_ condition: RunFile.EndCondition, end: @escaping @Sendable () -> Void) -> Bool {
@@ -37,23 +36,28 @@ final class OwnerWatch: Sendable {
 
   func start() {
     guard !watched.withLock({ $0.isEmpty }) else { return }
-    let timer = DispatchSource.makeTimerSource(queue: queue)
-    timer.schedule(deadline: .now(), repeating: .milliseconds(20))
-    timer.setEventHandler { [watched] in
-      let over = watched.withLock { watched in
-        var over: [Watched] = []
-        watched.removeAll { entry in
-          guard entry.isOver() else { return false }
-          over.append(entry)
-          return true
-        }
-        return over
-      }
-      for entry in over { entry.end() }
-    }
-    timer.resume()
-    self.timer.withLock { $0 = timer }
+    queue.async { [weak self] in self?.look() }
   }
+
+  private func look() {
+    let start = ContinuousClock.now
+    let over = watched.withLock { watched in
+      var over: [Watched] = []
+      watched.removeAll { entry in
+        guard entry.isOver() else { return false }
+        over.append(entry)
+        return true
+      }
+      return over
+    }
+    let pause = Self.pause(after: ContinuousClock.now - start)
+    for entry in over { entry.end() }
+    guard !watched.withLock({ $0.isEmpty }) else { return }
+    queue.asyncAfter(deadline: .now() + pause.inSeconds) { [weak self] in self?.look() }
+  }
+
+  /// To the next look. Thousands of processes and files take a while to be looked at, and that is to leave the processor to the jobs.
+  static func pause(after look: Duration) -> Duration { max(shortestPause, look * 10) }
 
   /// - Parameter look: what the system tells of a process.
   static func hasExited(

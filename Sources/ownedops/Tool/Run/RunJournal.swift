@@ -40,7 +40,8 @@ struct JournalOptions: Sendable {
 /// - What must not be done before a line is there comes after the return of the call that writes it.
 /// - Before a job is started there is room for its exit and those of all that run. So a disk that is full loses none.
 /// - After the first line that could not be written, or when the lease is lost, nothing starts any more.
-/// - Lines that could not be written are kept, tried again every second, and at the end. After a lost lease nothing is written.
+/// - Lines that could not be written are kept, tried again every second, and at the end. After a lost lease nothing is written, nor
+///   synchronized.
 /// - Who has been silent for long, stopped or asleep together with the machine, looks at the lease before it writes.
 /// - Ticks, one a second, are calls on one queue. The end begins when none is under way and none will be.
 final class RunJournal: Sendable {
@@ -354,7 +355,7 @@ final class RunJournal: Sendable {
   private func sync() {
     let isDirty = state.withLock { state in
       defer { state.isDirty = false }
-      return state.isDirty
+      return state.isDirty && !state.isLost
     }
     // Not under the lock: it may take its time.
     if isDirty, let error = synchronize(descriptor) { stop("the journal \(path) can't be written: \(RawFile.message(error))") }
@@ -408,7 +409,7 @@ final class RunJournal: Sendable {
   /// For a run that does not come to begin, or that another runner is to go on with.
   func abandon() {
     stopTicking()
-    if state.withLock({ !$0.isLost }) { sync() }
+    sync()
     lease.giveUp()
     close(descriptor)
   }

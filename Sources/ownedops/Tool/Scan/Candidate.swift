@@ -55,6 +55,8 @@ final class CandidateReader {
   static let pieceLength = 1 << 16
   /// More are not read side by side.
   static let mostAtOnce = 32
+  /// For the pieces of all that are.
+  private static let mostRoom = 1 << 18
 
   /// Why a file is no candidate any more.
   enum Fault: Error {
@@ -130,6 +132,9 @@ final class CandidateReader {
     }
     return descriptor
   }
+
+  /// How long pieces of so many files are, at most: the more files, the shorter.
+  static func pieceLength(of count: Int) -> Int { min(pieceLength, mostRoom / max(1, count) / headLength * headLength) }
 
   /// Makes room for so many pieces of this length at most.
   func prepare(pieces count: Int, of length: Int) {

@@ -53,6 +53,9 @@ final class Census: Sendable {
   /// Whether the directory has not been entered before.
   func enter(_ identity: FileIdentity) -> Bool { state.withLock { $0.entered.insert(identity).inserted } }
 
+  /// No more are entered.
+  func forgetEntered() { state.withLock { $0.entered = [] } }
+
   func note(error: Int32, at path: [UInt8], isDirectory: Bool) {
     state.withLock { state in
       if error == ENOENT || error == ENOTDIR && isDirectory || error == ELOOP {

@@ -104,12 +104,13 @@ struct Confirmation {
       guard !reader.shouldStop() else { return nil }
       if let descriptor = reader.open(place) { files.append(OpenFile(place: place, descriptor: descriptor, number: files.count)) }
     }
-    reader.prepare(pieces: files.count, of: min(range.count, CandidateReader.pieceLength))
+    let longest = CandidateReader.pieceLength(of: files.count)
+    reader.prepare(pieces: files.count, of: min(range.count, longest))
     var classes = files.isEmpty ? [] : [files]
     var offset = range.lowerBound
     while offset < range.upperBound, classes.contains(where: { $0.count > 1 }) {
       guard !reader.shouldStop() else { return nil }
-      let length = min(range.upperBound - offset, CandidateReader.pieceLength)
+      let length = min(range.upperBound - offset, longest)
       var next: [[OpenFile]] = []
       for files in classes {
         if files.count > 1 { next += divided(files, length, offset) } else { next.append(files) }

@@ -5,6 +5,8 @@ enum ScanCommand {
   static func run(_ arguments: Arguments) throws(UsageError) -> Int32 {
     let options = try ScanOptions(arguments)
     if options.compares { return try ScanComparison(options, arguments).run() }
+    // The tables of the plan are gone when the jobs are made.
+    System.returnLargeBlocks()
     let root = OwnerLifetime(name: "scan")
     return switch options.engine {
     case .owned: try run(OwnedEngine(root: root, workers: options.workers), root, options)

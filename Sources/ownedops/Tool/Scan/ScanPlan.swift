@@ -72,6 +72,8 @@ struct ScanPlan {
     entries.sort { ($1.size, $0.directory, $0.file) < ($0.size, $1.directory, $1.file) }
 
     var found: [CandidateTable.Place] = []
+    // Once, and no more than there can be. What stays unused is no memory.
+    found.reserveCapacity(entries.count)
     var start = 0
     while start < entries.count {
       var end = start + 1

@@ -38,6 +38,7 @@ final class ScanSession<Engine: ScanEngine>: Sendable {
   func run(roots: [DirectoryNode], announce: (String) -> Void) {
     submit(roots.map { listingJob([$0], owner: $0) })
     engine.waitUntilFinished()
+    census.forgetEntered()
     let tally = census.tally
     announce("listed \(Shown.count(tally.files, "file")) in \(Shown.count(tally.directories, "directory", plural: "directories"))")
     defer { recorder?.cancelExpected() }

@@ -55,6 +55,11 @@
     /// Of this process since it became this program. `ru_maxrss` tells that here.
     static var ownPeakMemory: Int? { nil }
 
+    // MARK: Memory
+
+    /// It does that by itself.
+    static func returnLargeBlocks() {}
+
     // MARK: Signals
 
     static func isIgnored(_ signal: Int32) -> Bool {

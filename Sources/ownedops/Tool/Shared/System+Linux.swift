@@ -89,6 +89,17 @@
       return nil
     }
 
+    // MARK: Memory
+
+    /// From now on large blocks go back to the system when they are freed. Left alone, the C library keeps blocks of the size of the first
+    /// one that was.
+    static func returnLargeBlocks() {
+      guard let symbol = dlsym(nil, "mallopt") else { return }
+      // What is larger is mapped by itself, and setting the limit, to what it is at the beginning, keeps it from growing.
+      let (mapThreshold, limit): (Int32, Int32) = (-3, 128 << 10)
+      _ = unsafeBitCast(symbol, to: (@convention(c) (Int32, Int32) -> Int32).self)(mapThreshold, limit)
+    }
+
     // MARK: Signals
 
     static func isIgnored(_ signal: Int32) -> Bool {

@@ -64,6 +64,7 @@ struct Keeper {
   private var journal: KeeperJournal
   private var groups: [pid_t: UInt32] = [:]
   private var owners: OwnerEnds?
+  private var nextLookAtOwners = ContinuousClock.now
   private var incoming = FrameBuffer()
   private var outgoing: [UInt8] = []
   private var sent = 0
@@ -168,7 +169,7 @@ struct Keeper {
       if let deadline = job.deadline { next.append(max(deadline, now + .milliseconds(10))) }
       if runnerHasGone, !job.wasStopped, let timeout = job.timeout { next.append(timeout) }
     }
-    if runnerHasGone, owners?.hasConditions == true { next.append(now + .milliseconds(20)) }
+    if runnerHasGone, owners?.hasConditions == true { next.append(nextLookAtOwners) }
     if let time = journal.nextTime { next.append(time) }
     return next.min().map { max(.zero, $0 - now) }
   }
@@ -392,7 +393,11 @@ struct Keeper {
   /// What is the runner's to do while there is one.
   private mutating func standIn() {
     let now = ContinuousClock.now
-    let ends = owners?.ended() ?? [:]
+    var ends: [Int: String] = [:]
+    if let owners, nextLookAtOwners <= now {
+      ends = owners.ended()
+      nextLookAtOwners = ContinuousClock.now + OwnerWatch.pause(after: ContinuousClock.now - now)
+    }
     for (id, job) in jobs where job.exit == nil {
       if journal.isLost { stop(id, "its journal was taken over") }
       if let timeout = job.timeout, timeout <= now { stop(id, "timed out") }

@@ -34,6 +34,7 @@ enum AttachCommand {
     let document = try RunFile.document(at: files.graph)
     let whole = try RunFile(document, source: files.graph)
     try check(whole, settings)
+    SlurmPrograms.use(cluster: settings.cluster)
     try SlurmPrograms.check()
     var options = RunOptions()
     options.targets = settings.targets
@@ -59,7 +60,15 @@ enum AttachCommand {
     }
     let limits = try SlurmCommand.limits()
     let selection = try options.targets.isEmpty ? nil : whole.selection(for: options.targets)
-    let hold = try RunJournal(journal, whole, selection: selection, engine: SlurmCommand.engine)
+    let hold = try RunJournal(
+      journal, whole, selection: selection, engine: SlurmCommand.engine,
+      check: { known throws(UsageError) in
+        // Read before the journal was this runner's, and before Slurm answered.
+        let (begun, graph) = (try SlurmSettings(files.settings), try RunFile.document(at: files.graph))
+        guard begun == settings, graph == document, known.runs.last?.isEnded != true else {
+          throw UsageError("attach: another runner has gone on with \(path) meanwhile; see ownedops status")
+        }
+      })
     do throws(UsageError) {
       let file = selection.map { selection in whole.keeping { selection[$0] } } ?? whole
       var past = SlurmSession.Past(file, files, try JournalReader.read(path), of: settings.run)

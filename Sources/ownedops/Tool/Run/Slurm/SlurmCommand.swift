@@ -73,13 +73,20 @@ enum SlurmCommand {
     }
   }
 
-  /// Waits for a controller that is away; what is wrong with Slurm itself is an error.
+  /// Of a cluster that can be asked what has become of jobs, before there are any.
   static func limits() throws(UsageError) -> SlurmLimits {
+    let limits = SlurmLimits(try answer(to: ["scontrol", "show", "config"]))
+    _ = try answer(to: SlurmRow.words)
+    return limits
+  }
+
+  /// Waits for a controller that is away; what is wrong with Slurm itself is an error.
+  private static func answer(to words: [String]) throws(UsageError) -> String {
     var hasSaid = false
     while true {
-      let answer = SlurmPrograms.run(["scontrol", "show", "config"])
-      if answer.isGood { return SlurmLimits(answer.text) }
-      guard answer.isPassing else { throw UsageError("--engine slurm: scontrol: \(answer.message)") }
+      let answer = SlurmPrograms.run(words)
+      if answer.isGood { return answer.text }
+      guard answer.isPassing else { throw UsageError("--engine slurm: \(words[0]): \(answer.message)") }
       if !hasSaid { Console.shared.note("ownedops: Slurm does not answer (\(answer.message)); waiting for it") }
       hasSaid = true
       usleep(2_000_000)

@@ -51,12 +51,21 @@ enum SlurmPrograms {
 
   /// Refuses to begin where something is missing.
   static func check() throws(UsageError) {
-    let directories = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+    let environment = ProcessInfo.processInfo.environment
+    let directories = (environment["PATH"] ?? "").split(separator: ":")
     let missing = names.filter { name in !directories.contains { access("\($0)/\(name)", X_OK) == 0 } }
     guard missing.isEmpty else {
       throw UsageError(
         "--engine slurm: no \(missing.joined(separator: ", ")) on PATH; install Slurm's programs (Debian: slurm-client), or load its module"
       )
+    }
+    let clusters = environment["SLURM_CLUSTERS"] ?? ""
+    guard environment["SBATCH_CLUSTERS"].map({ $0 == clusters }) ?? true else {
+      throw UsageError(
+        "--engine slurm: SBATCH_CLUSTERS is for sbatch alone, so jobs would be looked for elsewhere; set SLURM_CLUSTERS, for all")
+    }
+    guard !clusters.contains(","), clusters != "all" else {
+      throw UsageError("--engine slurm: SLURM_CLUSTERS is \"\(clusters)\"; it must name one cluster")
     }
     // They change what is asked for on the command line, or what is shown.
     for name in ["ACCOUNT", "ARRAY_UNIQUE", "FORMAT2", "LICENSES", "NAMES", "PARTITION", "QOS", "SORT", "STATES", "USERS"] {
@@ -66,6 +75,14 @@ enum SlurmPrograms {
       unsetenv("SCANCEL_\(name)")
     }
     for name in ["ARRAY_INX", "WAIT", "TEST_ONLY"] { unsetenv("SBATCH_\(name)") }
+  }
+
+  /// The cluster that all programs ask, and jobs are submitted to; nil: the one that is here.
+  static var cluster: String? { ProcessInfo.processInfo.environment["SLURM_CLUSTERS"] }
+
+  static func use(cluster: String?) {
+    unsetenv("SBATCH_CLUSTERS")
+    if let cluster { setenv("SLURM_CLUSTERS", cluster, 1) } else { unsetenv("SLURM_CLUSTERS") }
   }
 
   /// A path as Slurm wants it where it would put numbers of jobs in place of `%j` and the like. With a backslash in it, it does not, and

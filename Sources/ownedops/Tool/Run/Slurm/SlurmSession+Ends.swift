@@ -18,7 +18,7 @@ extension SlurmSession {
     // In this order: what comes to begin finds the marker, nothing more is submitted, and then what is there is cancelled.
     mark(Self.mark(ofOwner: place))
     owners[place].end()
-    cancelWhatEnded()
+    cancelWhatEnded(among: family.below(place).flatMap { family.jobs[$0] })
   }
 
   /// Ends all owners; the second time without grace.
@@ -49,7 +49,8 @@ extension SlurmSession {
 
   func explanation(of place: Int) -> String { reasonToStop(place) ?? journal.failure ?? "its owner ended" }
 
-  private func cancelWhatEnded() {
+  /// - Parameter places: who may be one of them; nil: all. Thousands of owners may end at one time.
+  private func cancelWhatEnded(among places: [Int]? = nil) {
     for place in active where !schedule.hasEnded(place) {
       guard let reason = reasonToStop(place) else { continue }
       if courses[place].stop == nil { courses[place].stop = reason }
@@ -57,12 +58,12 @@ extension SlurmSession {
       if courses[place].phase == .submitted, let name = identifier(of: place) { toCancel.insert(name) }
     }
     follow(
-      schedule.cancel { place in
+      schedule.cancel(among: places) { place in
         // What succeeded in an earlier run is done, whoever's it was.
         journal.resumption.isDone[place] || past.ends[place] != nil ? nil : reasonToStop(place)
       })
     // Those that were with Slurm and are to be again.
-    for place in unsubmitted where !schedule.hasEnded(place) && courses[place].phase == .waiting {
+    for place in places ?? unsubmitted where !schedule.hasEnded(place) && courses[place].phase == .waiting {
       if let reason = reasonToStop(place) { end(place, .cancelled(reason, hasBegun: false)) }
     }
     nextPoll = min(nextPoll, ContinuousClock.now + Self.shortestPoll)

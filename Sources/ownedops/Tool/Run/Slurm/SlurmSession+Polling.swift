@@ -18,7 +18,8 @@ extension SlurmSession {
 
   func didPoll(_ number: Int, _ answer: SlurmPrograms.Answer) {
     isPolling = false
-    let table = SlurmRow.table(answer.text).filter { isOurs($0.value) }
+    let known = Set(active.compactMap { submissions[courses[$0].submission]?.identifier })
+    let table = SlurmRow.table(answer.text).filter { isOurs($0.value, known) }
     let hasChanged = table != lastTable
     pollInterval = hasChanged ? Self.shortestPoll : min(pollInterval * 1.5, limits.longestPoll)
     nextPoll = ContinuousClock.now + pollInterval
@@ -61,7 +62,9 @@ extension SlurmSession {
     for name in leftovers where table[name]?.standing == .waiting || table[name]?.standing == .running { toCancel.insert(name) }
   }
 
-  private func isOurs(_ row: SlurmRow) -> Bool {
+  /// - Parameter known: Slurm's numbers: some clusters write comments of their own.
+  private func isOurs(_ row: SlurmRow, _ known: Set<String>) -> Bool {
+    if known.contains(String(row.identifier.prefix { $0 != "_" })) || leftovers.contains(row.identifier) { return true }
     let parts = row.comment.split(separator: ":")
     return parts.count == 3 && parts[0] == "ownedops" && marks.contains(String(parts[1]))
   }

@@ -13,8 +13,14 @@ extension SlurmSession {
     var taken: [Int] = Array(repeating: 0, count: file.owners.count)
     var room = slurm.window - active.count
     guard room > 0 else { return }
-    unsubmitted.removeAll { schedule.hasEnded($0) }
-    for place in unsubmitted where room > 0 {
+    // What has gone stays in the list until there is much of it: each time a look at all of it would take longer than sbatch.
+    var passed = 0
+    for place in unsubmitted {
+      guard room > 0, limits.mostInArray > 1 || groups.count <= Self.mostAtOnce - calls.count else { break }
+      guard isUnsubmitted(place) else {
+        passed += 1
+        continue
+      }
       let job = file.jobs[place]
       guard reasonNotToStart(place) == nil, let dependencies = dependencies(of: place) else { continue }
       if let owner = job.owner {
@@ -34,10 +40,13 @@ extension SlurmSession {
     let now = groups.prefix(Self.mostAtOnce - calls.count)
     // There is more that could go.
     if groups.count > now.count { mustSubmit = true }
-    var gone: Set<Int> = []
-    for group in now where submit(group.places, group.request) { gone.formUnion(group.places) }
-    if !gone.isEmpty { unsubmitted.removeAll { gone.contains($0) } }
+    for group in now { submit(group.places, group.request) }
+    if passed > Self.mostPassed { unsubmitted.removeAll { !isUnsubmitted($0) } }
   }
+
+  private static let mostPassed = 1000
+
+  private func isUnsubmitted(_ place: Int) -> Bool { courses[place].phase == .waiting && !schedule.hasEnded(place) }
 
   /// More don't fit into an argument, at least not forever.
   private static let mostDependencies = 1000
@@ -57,7 +66,7 @@ extension SlurmSession {
     return names
   }
 
-  private func submit(_ places: [Int], _ request: SlurmRequest) -> Bool {
+  private func submit(_ places: [Int], _ request: SlurmRequest) {
     let number = nextSubmission
     let submission = SlurmFiles.Submission(number: number, mark: journal.mark.text, jobs: places.map { file.jobs[$0].name })
     nextSubmission = submission.next
@@ -66,10 +75,9 @@ extension SlurmSession {
       try SlurmFiles.write(places.enumerated().flatMap { task($1, number, $0).line }, to: files.tasks(number))
       try files.note(submission, attempts: places.map { courses[$0].submissions + 1 })
     } catch {
-      journal.stop(error.description)
-      return false
+      return journal.stop(error.description)
     }
-    for place in places where journal.submit(file.jobs[place].name, attempt: courses[place].submissions + 1) != nil { return false }
+    for place in places where journal.submit(file.jobs[place].name, attempt: courses[place].submissions + 1) != nil { return }
     submissions[number] = submission
     self.places[number] = places
     for (index, place) in places.enumerated() {
@@ -90,7 +98,6 @@ extension SlurmSession {
     let ticket = SlurmTicket(number, mailbox)
     let (words, call) = (words(submission, request), call)
     queue.async(lifetime: lifetime) { ticket.run(words, call) }
-    return true
   }
 
   private func task(_ place: Int, _ submission: Int, _ index: Int) -> SlurmTask {
@@ -228,8 +235,9 @@ extension SlurmSession {
     courses[place].hasBegun = false
     courses[place].missingSince = nil
     let rank = ranks[place]
-    let spot = unsubmitted.firstIndex { ranks[$0] > rank } ?? unsubmitted.count
-    unsubmitted.insert(place, at: spot)
+    let spot = unsubmitted.firstIndex { ranks[$0] >= rank } ?? unsubmitted.count
+    // It may not have been taken out yet.
+    if spot == unsubmitted.count || unsubmitted[spot] != place { unsubmitted.insert(place, at: spot) }
     mustSubmit = true
     if let reason = courses[place].stop ?? courses[place].hold { end(place, .cancelled(reason, hasBegun: false)) }
   }

@@ -112,6 +112,7 @@ final class SlurmSession {
 
   let root = OwnerLifetime(name: "run")
   let owners: [OwnerLifetime]
+  let family: RunFamily
   let queue = OwnerScopedQueue(name: "ownedops.slurm", maxConcurrentOperationCount: SlurmSession.mostAtOnce)
   let schedule: JobSchedule
   let watch = OwnerWatch()
@@ -132,7 +133,8 @@ final class SlurmSession {
   var active: Set<Int> = []
   /// How many of these each owner has.
   var activeOfOwner: [Int]
-  /// Not with Slurm and not ended, in the order in which they are submitted; and the place of each in that order.
+  /// Those that are not with Slurm and have not ended, among others, in the order in which they are submitted; and the place of each in
+  /// that order.
   var unsubmitted: [Int] = []
   var ranks: [Int] = []
   var mustSubmit = true
@@ -201,6 +203,7 @@ final class SlurmSession {
     counter = RunCounter(total: file.jobs.count, done: journal.resumption.doneCount) { file.jobs[$0].name }
     schedule = JobSchedule(file.jobs, now: nil)
     owners = Self.makeOwners(file.owners, root)
+    family = RunFamily(file)
     var followers = Array(repeating: [Int32](), count: file.jobs.count)
     for (place, job) in file.jobs.enumerated() { for other in job.after { followers[other].append(Int32(place)) } }
     self.followers = followers
@@ -251,7 +254,10 @@ final class SlurmSession {
     let order = file.order
     ranks = Array(repeating: 0, count: file.jobs.count)
     for (rank, place) in order.enumerated() { ranks[place] = rank }
-    for job in past.underWay { adopt(job) }
+    var outdated: [Int] = []
+    for job in past.underWay where adopt(job) { outdated.append(job.place) }
+    // When all are known: what comes after them is submitted anew, too.
+    for place in outdated { submitAnew(place) }
     unsubmitted = order.filter { courses[$0].phase == .waiting && past.ends[$0] == nil && !journal.resumption.isDone[$0] }
     for (place, status) in past.statuses {
       for attempt in SlurmStatus(path: files.status(status.submission, status.index))?.attempts ?? [] { results?.add(attempt, to: place) }
@@ -288,8 +294,9 @@ final class SlurmSession {
     return false
   }
 
-  private func adopt(_ job: (place: Int, submission: Int, index: Int, job: Journal.Job)) {
-    guard schedule.take(job.place), let submission = submissions[job.submission] else { return }
+  /// - Returns: whether its runner was about to submit it anew, and did not come to do so. It has not begun, and will not.
+  private func adopt(_ job: (place: Int, submission: Int, index: Int, job: Journal.Job)) -> Bool {
+    guard schedule.take(job.place), let submission = submissions[job.submission] else { return false }
     courses[job.place].submission = job.submission
     courses[job.place].index = job.index
     courses[job.place].submissions = job.job.attempt
@@ -302,10 +309,7 @@ final class SlurmSession {
     journal.attemptGoesOn()
     if places[job.submission] == nil { places[job.submission] = Array(repeating: -1, count: submission.jobs.count) }
     places[job.submission]?[job.index] = job.place
-    // Its runner did not come to submit it anew. It has not begun, and will not.
-    guard submission.identifier != nil, files.hasEnded(courses[job.place].withdrawal), status(of: job.place) == nil else { return }
-    cancelLeftover(job.place)
-    withdraw(job.place)
+    return submission.identifier != nil && files.hasEnded(courses[job.place].withdrawal) && status(of: job.place) == nil
   }
 
   private var isOver: Bool {

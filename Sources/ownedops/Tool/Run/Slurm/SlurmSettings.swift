@@ -15,6 +15,8 @@ struct SlurmSettings: Equatable, Sendable {
   var partition: String?
   var account: String?
   var window = 2000
+  /// As `SLURM_CLUSTERS` has it; nil: the one that is here.
+  var cluster: String?
   /// When the processes that owners end with began, in the system's own units, by their numbers.
   var births: [String: String] = [:]
 
@@ -30,6 +32,7 @@ struct SlurmSettings: Equatable, Sendable {
     partition = slurm.partition
     account = slurm.account
     window = slurm.window
+    cluster = SlurmPrograms.cluster
     for owner in owners {
       guard case .process(let process)? = owner.end, let birth = ProcessFields(of: process)?.birth else { continue }
       births[String(process)] = birth
@@ -54,6 +57,7 @@ struct SlurmSettings: Equatable, Sendable {
     partition = value["partition"]?.asText
     account = value["account"]?.asText
     window = max(1, value["window"]?.asInteger ?? 2000)
+    cluster = value["cluster"]?.asText
     births = value["births"]?.asTextMap ?? [:]
   }
 
@@ -70,6 +74,7 @@ struct SlurmSettings: Equatable, Sendable {
     if let partition { line.add("partition", partition) }
     if let account { line.add("account", account) }
     line.add("window", window)
+    if let cluster { line.add("cluster", cluster) }
     if !births.isEmpty { line.add("births", map: births) }
     return line.bytes
   }

@@ -25,9 +25,12 @@
       guard let bytes = RawFile.contents(of: "/proc/\(process)/stat") else { return nil }
       // From the state on: what comes before is a name in parentheses that may hold anything.
       guard let close = bytes.lastIndex(of: UInt8(ascii: ")")) else { return nil }
-      let fields = String(decoding: bytes[(close + 1)...], as: UTF8.self).split(separator: " ")
-      guard fields.count > 19, let parent = pid_t(fields[1]) else { return nil }
-      self.init(parent: parent, birth: String(fields[19]), hasExited: fields[0] == "Z" || fields[0] == "X")
+      // In bytes, and no more of them than are needed: thousands may be looked at, again and again.
+      let fields = bytes[(close + 1)...].split(separator: UInt8(ascii: " "), maxSplits: 20)
+      guard fields.count > 19, let state = fields[0].first else { return nil }
+      guard let parent = pid_t(String(decoding: fields[1], as: UTF8.self)) else { return nil }
+      let hasExited = state == UInt8(ascii: "Z") || state == UInt8(ascii: "X")
+      self.init(parent: parent, birth: String(decoding: fields[19], as: UTF8.self), hasExited: hasExited)
     }
   }
 #endif
