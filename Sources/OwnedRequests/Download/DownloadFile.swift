@@ -10,7 +10,7 @@ import Foundation
 /// - Neither is opened through a symbolic link.
 /// - The target is reserved (`DownloadTargets`) from `acquire` to `letGo`: no second download of this process goes there.
 /// - The part is open only while it is looked at, and from the head of an answer to the end of its body. A download that waits, for
-///   its turn, for the server or for its next attempt, holds it not.
+///   its turn, for the server or for its next attempt, does not hold it.
 /// - It is locked (`flock`) as long as it is open. A download of another process to the same place can't open it then.
 /// - The record is read, written and removed under that lock.
 /// - Whoever opens the part again compares: if another process has been there, what was asked for is nothing to go on from.
