@@ -125,7 +125,7 @@
       defer { file.letGo() }
       var urlRequest = URLRequest(url: address)
       try file.adapt(&urlRequest)
-      let other = open(target("locked.part.info").path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+      let other = open(target("locked.part").path, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
       defer { close(other) }
       #expect(flock(other, LOCK_EX | LOCK_NB) == 0)
       #expect {

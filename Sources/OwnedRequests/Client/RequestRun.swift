@@ -122,11 +122,11 @@ final class RequestRun: Sendable {
     }
   }
 
-  /// Stops whatever is under way. Any thread; waits neither for the network nor for a write that is under way.
+  /// Stops whatever is under way. Any thread; waits neither for the network nor for the disk.
   func cancel() {
     guard let remains = close() else { return }
     remains.stop()
-    download?.letGo()
+    download?.letGoInBackground()
   }
 
   /// - Parameter isInBackground: whether this thread is one where decoding may take its time, and is inside of nothing that it holds up.

@@ -4,24 +4,34 @@ import Foundation
   import FoundationNetworking
 #endif
 
-/// The files of a download: `NAME.part`, which grows, and beside it `NAME.part.info`, which says what it is a part of.
+/// The files of a download: `NAME.part`, which grows, and beside it `NAME.part.info`, the record, which says what it is a part of.
 ///
 /// Protocol:
 /// - Neither is opened through a symbolic link.
 /// - The target is reserved (`DownloadTargets`) from `acquire` to `letGo`: no second download of this process goes there.
-/// - The files are open only while they are looked at, and from the head of an answer to the end of its body. A download that waits, for
-///   its turn, for the server or for its next attempt, holds none.
-/// - The info file is locked (`flock`) as long as they are open. A download of another process to the same place can't open them then.
-/// - Whoever opens them again compares: if another process has been there, what was asked for is nothing to go on from.
-/// - The part is a beginning of what the info names, if address and strong validator are the same. Anything else starts over.
-/// - Starting over first empties the part and then writes the info. A kill in between leaves an empty part, which promises nothing.
-/// - A whole part is renamed to its place, then the info is removed. A kill in between leaves an info without a part.
+/// - The part is open only while it is looked at, and from the head of an answer to the end of its body. A download that waits, for
+///   its turn, for the server or for its next attempt, does not hold it.
+/// - It is locked (`flock`) as long as it is open. A download of another process to the same place can't open it then.
+/// - The record is read, written and removed under that lock.
+/// - Whoever opens the part again compares: if another process has been there, what was asked for is nothing to go on from.
+/// - The part is a beginning of what the record names, if address and strong validator are the same. Anything else starts over.
+///
+/// Most files are small, come in one go and need one file, which is renamed:
+/// - Nothing is made before an answer whose body goes to the file.
+/// - A part gets its record with its first `recordedLength` bytes. A shorter one gets it when it is closed, and is not whole.
+/// - A part without a record promises nothing. So a kill before there is one loses less than `recordedLength` bytes.
+/// - Without a strong validator there is nothing to go on from, and no record.
+/// - Starting over empties the part, then removes a record that is there, before the first byte. A kill in between leaves an empty part,
+///   which promises nothing. So a record never is beside bytes of something else.
+/// - The record of a whole part is removed, then the part is renamed to its place. A kill in between starts over.
+/// - On a full disk a part that is closed gives the last of its bytes for its record.
 ///
 /// The disk may stall, and nobody who ends a download waits for it:
 /// - What touches the disk does so inside `access`, under the lock of `state`. One call at a time is there, and `inside` counts it.
 /// - `letGo` shuts the door: no call enters any more. It never waits.
 /// - Whoever leaves last through a shut door closes the files: `letGo` itself if nobody is inside, otherwise the call under way.
-/// - So the lock on the info file outlasts a write that is under way.
+/// - So the lock on the part outlasts a write that is under way.
+/// - To close a part that has no record yet may take its time. `letGoInBackground` leaves that to `DownloadClosings`.
 /// - A transfer that can be gone on with is cut off when the disk stalls; the next attempt begins once what had come is written.
 /// - Where the next attempt had to throw away what had come, none is cut off any more: the server knows no ranges, or its content
 ///   changes. Its session is held back as long as the disk stalls, and fails when that takes longer than a silence may.
@@ -33,10 +43,15 @@ final class DownloadFile: Sendable {
     var length: Int64?
   }
 
+  /// From so many bytes on, a part is worth a record at once.
+  static let recordedLength: Int64 = 1 << 18
+
   private struct State {
-    var infoFile: Int32 = -1
     var partFile: Int32 = -1
+    /// What the part that is open is a part of.
     var info: Info?
+    /// Whether there is a record beside the part that is open. What it says is `info`.
+    var hasRecord = false
     var offset: Int64 = 0
     /// What the present attempt has asked to go on from; zero for the whole.
     var asked: Int64 = 0
@@ -46,6 +61,11 @@ final class DownloadFile: Sendable {
     var startsOver = false
     var isWhole = false
     var reservation: DownloadTargets.Reservation?
+
+    var size: Int64 { Int64(lseek(partFile, 0, SEEK_END)) }
+
+    /// Whether it is to be said what the part is a part of.
+    var owesRecord: Bool { partFile >= 0 && !isWhole && !hasRecord && info?.validator != nil && size > 0 }
   }
 
   private struct Door {
@@ -72,7 +92,7 @@ final class DownloadFile: Sendable {
   private let target: URL
   private let expectation: DownloadExpectation
   private let acceptedStatus: Range<Int>
-  /// For tests: called before each piece is written.
+  /// For tests: called before each piece, and the record, is written.
   private let willWrite: (@Sendable () -> Void)?
   /// For tests: called before each piece of a part that was there is read.
   private let willRead: (@Sendable () -> Void)?
@@ -124,7 +144,8 @@ final class DownloadFile: Sendable {
     }
     return try access { state throws(RequestError) in
       guard let reservation = DownloadTargets.shared.reserve(target) else { return false }
-      guard try open(&state) else { return false }
+      guard try open(&state, makes: false) else { return false }
+      if state.partFile < 0 { try checkFolder() }
       rest(&state)
       state.reservation = reservation
       return true
@@ -134,17 +155,22 @@ final class DownloadFile: Sendable {
   /// Nothing comes for a while: lets go of the files until they are needed again. What has come stays there.
   func rest() { try? access { rest(&$0) } }
 
+  /// - Parameter makes: whether a part that is not there is made. Otherwise none is open then, and nothing is known of one.
   /// - Returns: false if another download, of another process, writes there.
-  private func open(_ state: inout State) throws(RequestError) -> Bool {
+  private func open(_ state: inout State, makes: Bool) throws(RequestError) -> Bool {
     guard state.partFile < 0 else { return true }
-    guard try lockInfo(&state) else { return false }
-    state.partFile = Foundation.open(partPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
-    guard state.partFile >= 0 else {
-      let failure = openFailure(partPath)
+    guard try lockPart(&state, makes: makes) else { return false }
+    var info: Info?
+    do throws(RequestError) {
+      state.hasRecord = false
+      let record = try readRecord()
+      // One that has lost its part is removed when there is a part again.
+      state.hasRecord = record != nil && state.partFile >= 0
+      if state.hasRecord { info = record.flatMap { try? JSONDecoder().decode(Info.self, from: $0) } }
+    } catch {
       rest(&state)
-      throw failure
+      throw error
     }
-    let info = readInfo(&state)
     // What was hashed was a part of something else.
     if info?.url != state.info?.url || info?.validator != state.info?.validator { state.hasher = nil }
     state.info = info
@@ -155,31 +181,36 @@ final class DownloadFile: Sendable {
   private func openAgain(_ state: inout State) throws(RequestError) -> Bool {
     guard state.partFile < 0 else { return true }
     let former = state.info
-    guard try open(&state) else { throw Self.isTaken }
-    return state.info == former && partSize(state) == state.asked
+    guard try open(&state, makes: true) else { throw Self.isTaken }
+    return state.info == former && state.size == state.asked
   }
 
   static let isTaken = RequestError.invalidParameters("target: another download writes to the same file")
 
-  private func partSize(_ state: State) -> Int64 { Int64(lseek(state.partFile, 0, SEEK_END)) }
-
   /// A link is not followed: what it leads to is no part of a download.
   private func openFailure(_ path: String) -> RequestError { .lastFailure(to: errno == ELOOP ? "follow the symbolic link" : "open", path) }
 
-  private func lockInfo(_ state: inout State) throws(RequestError) -> Bool {
+  /// Before anything is sent: whether a part can be made.
+  private func checkFolder() throws(RequestError) {
+    let folder = target.deletingLastPathComponent().path
+    guard faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0 else { throw openFailure(partPath) }
+  }
+
+  private func lockPart(_ state: inout State, makes: Bool) throws(RequestError) -> Bool {
     while true {
-      let file = Foundation.open(infoPath, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o644)
-      guard file >= 0 else { throw openFailure(infoPath) }
+      let file = Foundation.open(partPath, (makes ? O_CREAT : 0) | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0o644)
+      if file < 0, errno == ENOENT, !makes { return true }
+      guard file >= 0 else { throw openFailure(partPath) }
       guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
         let code = errno
         close(file)
         if code == EWOULDBLOCK { return false }
-        throw .fileSystem(FileFailure(action: "lock", path: infoPath, code: code))
+        throw .fileSystem(FileFailure(action: "lock", path: partPath, code: code))
       }
-      // The one who had it before may have removed it meanwhile; then the lock is on a file that nobody else will find.
+      // The one who had it before may have moved it away meanwhile; then the lock is on a file that nobody else will find.
       var (mine, present) = (stat(), stat())
-      if fstat(file, &mine) == 0, stat(infoPath, &present) == 0, mine.st_ino == present.st_ino, mine.st_dev == present.st_dev {
-        state.infoFile = file
+      if fstat(file, &mine) == 0, lstat(partPath, &present) == 0, mine.st_ino == present.st_ino, mine.st_dev == present.st_dev {
+        state.partFile = file
         return true
       }
       close(file)
@@ -189,11 +220,20 @@ final class DownloadFile: Sendable {
   /// Lets go of the files, for good. What has come stays there for the next time. Does not wait for a write that is under way: the files
   /// are closed after it then.
   func letGo() {
-    let closes = door.withLock { door in
+    if shutsDoor() { closeFiles() }
+  }
+
+  /// The same for a thread that must not wait for the disk at all.
+  func letGoInBackground() {
+    guard shutsDoor() else { return }
+    if state.withLock({ $0.owesRecord }) { DownloadClosings.shared.perform { self.closeFiles() } } else { closeFiles() }
+  }
+
+  private func shutsDoor() -> Bool {
+    door.withLock { door in
       door.isShut = true
       return door.closes()
     }
-    if closes { closeFiles() }
   }
 
   private func closeFiles() {
@@ -206,38 +246,58 @@ final class DownloadFile: Sendable {
   }
 
   private func rest(_ state: inout State) {
-    if state.partFile >= 0 {
-      // An empty part is nothing to go on from, and nothing to leave behind.
-      let isEmpty = partSize(state) <= 0
-      if isEmpty, !state.isWhole { unlink(partPath) }
-      if isEmpty || state.isWhole { unlink(infoPath) }
-      close(state.partFile)
+    guard state.partFile >= 0 else { return }
+    if state.owesRecord { recordAtLast(&state) }
+    // An empty part is nothing to go on from, and nothing to leave behind.
+    if !state.isWhole, state.size <= 0 {
+      removeRecord(&state)
+      unlink(partPath)
     }
-    // Nothing was said of a part that could not be opened.
-    if state.partFile < 0, state.infoFile >= 0, lseek(state.infoFile, 0, SEEK_END) == 0 { unlink(infoPath) }
+    close(state.partFile)
     state.partFile = -1
-    if state.infoFile >= 0 { close(state.infoFile) }
-    state.infoFile = -1
   }
 
-  // MARK: Info
+  // MARK: The record
 
-  private func readInfo(_ state: inout State) -> Info? {
+  /// - Returns: nil if there is none.
+  private func readRecord() throws(RequestError) -> Data? {
+    let file = Foundation.open(infoPath, O_RDWR | O_NOFOLLOW | O_CLOEXEC)
+    if file < 0, errno == ENOENT { return nil }
+    guard file >= 0 else { throw openFailure(infoPath) }
+    defer { close(file) }
     var bytes = [UInt8](repeating: 0, count: 65536)
-    let count = pread(state.infoFile, &bytes, bytes.count, 0)
-    guard count > 0 else { return nil }
-    return try? JSONDecoder().decode(Info.self, from: Data(bytes.prefix(count)))
+    let count = read(file, &bytes, bytes.count)
+    return Data(bytes.prefix(max(count, 0)))
   }
 
-  private func writeInfo(_ info: Info, _ state: inout State) throws(RequestError) {
+  private func removeRecord(_ state: inout State) {
+    if state.hasRecord { unlink(infoPath) }
+    state.hasRecord = false
+  }
+
+  private func writeRecord(_ state: inout State) throws(RequestError) {
     let encoder = JSONEncoder()
     encoder.outputFormatting = .sortedKeys
-    guard let data = try? encoder.encode(info) else { return }
-    guard ftruncate(state.infoFile, 0) == 0, data.withUnsafeBytes({ pwrite(state.infoFile, $0.baseAddress, $0.count, 0) }) == data.count
-    else {
-      throw .lastFailure(to: "write", infoPath)
+    guard let info = state.info, let data = try? encoder.encode(info) else { return }
+    willWrite?()
+    let file = Foundation.open(infoPath, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o644)
+    guard file >= 0 else { throw openFailure(infoPath) }
+    defer { close(file) }
+    guard data.withUnsafeBytes({ Foundation.write(file, $0.baseAddress, $0.count) }) == data.count else {
+      let failure = RequestError.lastFailure(to: "write", infoPath)
+      unlink(infoPath)
+      throw failure
     }
-    state.info = info
+    state.hasRecord = true
+  }
+
+  /// There is nobody to tell of a failure. Without its record the part is nothing to go on from.
+  private func recordAtLast(_ state: inout State) {
+    do throws(RequestError) { try writeRecord(&state) } catch {
+      guard case .fileSystem(let failure as FileFailure) = error, [ENOSPC, EDQUOT].contains(failure.code) else { return }
+      guard ftruncate(state.partFile, off_t((state.size - 1) & ~0xFFFF)) == 0, state.owesRecord else { return }
+      try? writeRecord(&state)
+    }
   }
 
   // MARK: An attempt
@@ -254,11 +314,11 @@ final class DownloadFile: Sendable {
       door.wasCut = false
     }
     let resumption = try access { state throws(RequestError) -> (offset: Int64, validator: String)? in
-      guard try open(&state) else { throw Self.isTaken }
+      guard try open(&state, makes: false) else { throw Self.isTaken }
       defer { rest(&state) }
       state.url = url
       state.startsOver = false
-      let size = partSize(state)
+      let size = state.size
       guard isGet, let info = state.info, info.url == url, let validator = info.validator, size > 0, size <= info.length ?? .max else {
         try startOver(&state)
         return nil
@@ -274,7 +334,11 @@ final class DownloadFile: Sendable {
   }
 
   private func startOver(_ state: inout State) throws(RequestError) {
-    guard ftruncate(state.partFile, 0) == 0 else { throw .lastFailure(to: "empty", partPath) }
+    if state.partFile >= 0 {
+      if state.size > 0, ftruncate(state.partFile, 0) != 0 { throw .lastFailure(to: "empty", partPath) }
+      removeRecord(&state)
+    }
+    state.info = nil
     if state.offset > 0 {
       door.withLock { if $0.hasBeenCut { $0.cutsAreInVain = true } }
     }
@@ -343,7 +407,7 @@ extension DownloadFile: TransferSink {
         try startOver(&state)
         // Bytes that were compressed on the way can't be counted from.
         let tag = head.headers["Content-Encoding"] == nil ? head.headers["ETag"].flatMap { $0.hasPrefix("W/") ? nil : $0 } : nil
-        try writeInfo(Info(url: state.url, validator: tag, length: head.contentLength), &state)
+        state.info = Info(url: state.url, validator: tag, length: head.contentLength)
         door.withLock { $0.canGoOn = tag != nil && !$0.cutsAreInVain }
         if let length = head.contentLength, let expected = expectation.length, length != expected {
           throw .unexpectedContent("\(target.lastPathComponent) has \(length) bytes on the server, not the \(expected) expected")
@@ -387,6 +451,7 @@ extension DownloadFile: TransferSink {
         written += count
         state.offset += Int64(count)
       }
+      if state.offset >= Self.recordedLength, state.owesRecord { try writeRecord(&state) }
     }
   }
 
@@ -399,9 +464,10 @@ extension DownloadFile: TransferSink {
       }
       if let complaint = complaint(&state) {
         try startOver(&state)
-        state.info = nil
         throw .unexpectedContent(complaint)
       }
+      // If it can't be moved, it gets one again when it is closed.
+      removeRecord(&state)
       guard rename(partPath, target.path) == 0 else { throw .lastFailure(to: "move the download to", target.path) }
       state.isWhole = true
       state.offset = 0

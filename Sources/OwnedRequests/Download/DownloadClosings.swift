@@ -1,0 +1,16 @@
+import Foundation
+
+/// Closes files on no thread of the caller's: that of somebody who has ended a download, and must not wait for the disk.
+///
+/// A process that exits waits for what is being closed, for a second at most. So what was stopped just before can be gone on with.
+final class DownloadClosings: Sendable {
+  static let shared: DownloadClosings = {
+    let closings = DownloadClosings()
+    atexit { _ = DownloadClosings.shared.group.wait(timeout: .now() + 1) }
+    return closings
+  }()
+
+  private let group = DispatchGroup()
+
+  func perform(_ close: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(group: group, execute: close) }
+}
