@@ -150,7 +150,7 @@ import Testing
   }
 
   @Test func aJobInHandIsCancelledWithAllOthers() {
-    ModelExplorer("holds: a job that is put back | cancel all").exploreQueue(limit: 2, preemptions: 1) { run, scene in
+    ModelExplorer("holds: a job that is put back | cancel all").exploreQueue(limit: 2, preemptions: 1, deeper: nil) { run, scene in
       let (holder, handedOn) = (Holder(Owner()), ModelFlag())
       let kept = KeptOwner()
       let (hasBegun, isAdded, mayGoOn) = (Semaphore(), Semaphore(), Semaphore())

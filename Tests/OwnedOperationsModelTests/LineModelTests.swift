@@ -93,7 +93,8 @@ import Testing
   }
 
   @Test func allIsCancelled() {
-    ModelExplorer("lines: add, add, wait | cancel, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("lines: add, add, wait | cancel, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true, deeper: nil) {
+      run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "cancel") { scene.queue.cancelAllOperations() }
       line.add(2)
@@ -107,7 +108,8 @@ import Testing
   }
 
   @Test func theLineIsClosed() {
-    ModelExplorer("lines: add, add, wait | close, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("lines: add, add, wait | close, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true, deeper: nil) {
+      run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "close") {
         _ = line.line.close(inBackground: false)
@@ -154,7 +156,8 @@ import Testing
   }
 
   @Test func theQueueIsSuspended() {
-    ModelExplorer("lines: add, add, wait | suspend, resume, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("lines: add, add, wait | suspend, resume, limit 2").exploreQueue(limit: 2, preemptions: 1, reduces: true, deeper: nil) {
+      run, scene in
       let line = Line(scene)
       line.addTwo(run, beside: "suspend") {
         scene.queue.setSuspended(true, ownedBy: scene.lifetime)

@@ -96,7 +96,7 @@ import Testing
   /// The body and the worker that its wait sends for need one thread.
   @Test func aBodyWaitsOnTheOnlyThread() {
     let name = "a body that waits on the only thread | start of what it waits for | async"
-    ModelExplorer("permits: \(name)").exploreQueue(preemptions: 1, hasOneThread: true) { run, scene in
+    ModelExplorer("permits: \(name)").exploreQueue(preemptions: 1, deeper: nil, hasOneThread: true) { run, scene in
       let awaited = scene.operation()
       scene.queue.isSuspended = true
       scene.queue.async(lifetime: scene.lifetime) {
@@ -185,7 +185,7 @@ import Testing
 
   @Test func anOperationIsFinishedWhileItsStartGoesOn() {
     let name = "an asynchronous operation, whose start waits for the next, async, resume | finish"
-    ModelExplorer("permits: \(name)").exploreQueue(preemptions: 1, reduces: true) { run, scene in
+    ModelExplorer("permits: \(name)").exploreQueue(preemptions: 1, reduces: true, deeper: nil) { run, scene in
       let operation = Starting(scene)
       scene.queue.isSuspended = true
       scene.queue.addOperation(operation)
@@ -276,7 +276,7 @@ import Testing
 
   @Test func aTaskThatIsCancelledGoesOnWithoutAPermit() {
     // The job must begin before the task is back: in one of some 150 schedules.
-    ModelExplorer("permits: a task whose wait is over | cancel").exploreQueue(preemptions: 1, random: 5) { run, scene in
+    ModelExplorer("permits: a task whose wait is over | cancel").exploreQueue(preemptions: 1, deeper: nil, random: 5) { run, scene in
       let (hasBegun, isOver, mayEnd) = (Semaphore(), Semaphore(), Semaphore())
       let awaited = scene.operation()
       let operation = ModelTaskOperation(lifetime: scene.lifetime) {
@@ -303,7 +303,7 @@ import Testing
   }
 
   @Test func aTaskWaitsForItsQueueWhileTheOwnerEnds() {
-    ModelExplorer("permits: a task that waits for its queue | end").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("permits: a task that waits for its queue | end").exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let other = OwnerLifetime()
       let operation = ModelTaskOperation(lifetime: scene.lifetime) {
         scene.queue.async(lifetime: other) { scene.bodies.runAndStay() }

@@ -58,7 +58,8 @@ import Testing
   }
 
   @Test func aJobIsAddedWhileTheParkedThreadGivesUp() {
-    ModelExplorer("queue: async, wait, give up parking, async, wait", earlyTimeouts: 2).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, wait, give up parking, async, wait", earlyTimeouts: 2).exploreQueue(preemptions: 1, deeper: nil) {
+      run, scene in
       run.concurrently(
         (
           "adder",
@@ -75,7 +76,7 @@ import Testing
   }
 
   @Test func workersOfTwoQueuesAreDueAtOnce() {
-    ModelExplorer("queue: async to one queue | to another, wait for both").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: async to one queue | to another, wait for both").exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let other = QueueScene(limit: 1)
       run.concurrently(
         ("one", { scene.add() }),
@@ -151,7 +152,7 @@ import Testing
   }
 
   @Test func anOperationAndItsCancellation() {
-    ModelExplorer("queue: addOperation, wait | cancel").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: addOperation, wait | cancel").exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let operation = scene.operation()
       run.concurrently(
         (
@@ -170,7 +171,7 @@ import Testing
   }
 
   @Test func ownersAreAwaitedWhileTheirLastWorkFinishes() {
-    ModelExplorer("queue: async, wait for the owner | async of another").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: async, wait for the owner | async of another").exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let other = OwnerLifetime()
       run.concurrently(
         (
@@ -371,8 +372,8 @@ import Testing
   /// The worker lets go of the owner of a job that was held back, and blocks. It has no item then; the monitor gives its permit to
   /// others.
   @Test func anOwnerBlocksTheWorkerThatLetsGoOfIt() {
-    ModelExplorer("queue: resume, wait | last body of an owner whose deinit waits", timePasses: true).exploreQueue(preemptions: 1) {
-      run, scene in
+    let name = "resume, wait | last body of an owner whose deinit waits"
+    ModelExplorer("queue: \(name)", timePasses: true).exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let holder = Holder(BlockingOwner())
       let gate = holder.object!.gate
       let hold = OwnerHold.of(holder.object!)

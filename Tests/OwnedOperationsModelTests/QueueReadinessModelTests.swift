@@ -6,7 +6,7 @@ import Testing
 /// A queue whose operations are not ready: dependencies, conditions and priorities that change while a worker asks.
 @Suite(.serialized) struct QueueReadinessModelTests {
   @Test func aDependencyFinishesWhileItsDependentIsAdded() {
-    ModelExplorer("queue: add | add what it depends on").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: add | add what it depends on").exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let first = scene.operation()
       let second = OwnedBlockOperation(lifetime: scene.lifetime) { if scene.bodies.runs == 1 { scene.bodies.run() } }
       second.addDependency(first)
@@ -25,7 +25,7 @@ import Testing
   }
 
   @Test func aDependencyIsAddedWhileTheWorkerStarts() {
-    ModelExplorer("queue: added | depend | finish").exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: added | depend | finish").exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let (first, last) = (scene.operation(), scene.operation())
       scene.queue.addOperation(last)
       run.concurrently(("depend", { last.addDependency(first) }), ("finish", { first.start() }))
@@ -80,7 +80,7 @@ import Testing
 
   @Test(arguments: [true, false]) func aConditionComesTrueWhileTheWorkerAsks(tells: Bool) {
     let name = "add, wait | \(tells ? "announce" : "don't announce") readiness"
-    ModelExplorer("queue: \(name)", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) { run, scene in
+    ModelExplorer("queue: \(name)", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let operation = Conditional(lifetime: scene.lifetime)
       run.concurrently(
         (

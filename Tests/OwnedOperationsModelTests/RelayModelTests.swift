@@ -67,6 +67,33 @@ import Testing
     }
   }
 
+  /// A value that goes in the background.
+  private final class Gathered: @unchecked Sendable {  // constants
+    private let (run, gone): (ModelRun, ModelFlag)
+    init(_ run: ModelRun, _ gone: ModelFlag) { (self.run, self.gone) = (run, gone) }
+    deinit {
+      run.expect(ModelRun.thread?.isPartOfScenario == false, "it was released by whoever added it")
+      gone.count += 1
+    }
+  }
+
+  /// What is released without haste waits until it is several, or the timer goes off, at any moment.
+  @Test func whatIsReleasedWithoutHasteGoesWhateverComesFirst() {
+    ModelExplorer("relay: add without haste, twice | add without haste", earlyTimeouts: 2, timePasses: true).expectNothing(preemptions: 2) {
+      run in
+      let gatherer = ReleaseGatherer(most: 2)
+      let gone = ModelFlag()
+      run.concurrently(
+        (
+          "one",
+          {
+            for _ in 0..<2 { gatherer.add([Gathered(run, gone)]) }
+          }
+        ), ("other", { gatherer.add([Gathered(run, gone)]) }))
+      run.wait("release") { gone.count == 3 }
+    }
+  }
+
   /// The first step waits for the second, which only another thread can take.
   @Test func aStepThatWaitsHoldsUpNobody() {
     Self.explore("add one that waits | add what it waits for") { run in

@@ -145,12 +145,12 @@ import Testing
   }
 
   private static func explore(
-    _ name: String, preemptions: Int = 2, _ location: SourceLocation = #_sourceLocation,
+    _ name: String, preemptions: Int = 2, deeper: Int? = ModelExplorer.someDeeper, _ location: SourceLocation = #_sourceLocation,
     _ scenario: @escaping @Sendable (ModelRun) -> Void
   ) {
     OperationReport.listen { _ in }
     defer { OperationReport.listen(nil) }
-    ModelExplorer("requests: \(name)").expectNothing(preemptions: preemptions, location, scenario)
+    ModelExplorer("requests: \(name)").expectNothing(preemptions: preemptions, deeper: deeper, location, scenario)
   }
 
   @Test func theOwnerEndsWhileTheRequestBegins() {
@@ -245,7 +245,7 @@ import Testing
   }
 
   @Test func theTimeIsUpWhileTheAnswerComesAndTheOwnerEnds() {
-    Self.explore("timer, blocks | answer, blocks | end", preemptions: 1) { run in
+    Self.explore("timer, blocks | answer, blocks | end", preemptions: 1, deeper: nil) { run in
       let scene = Scene(run)
       let asker = scene.begin("asker")
       run.concurrently(

@@ -14,12 +14,13 @@ import Testing
   }
 
   private static func explore(
-    _ name: String, limit: Int = 1, preemptions: Int = 1, countsBodies: Bool = true, timePasses: Bool = false,
+    _ name: String, limit: Int = 1, preemptions: Int = 1, deeper: Int? = ModelExplorer.someDeeper, countsBodies: Bool = true,
+    timePasses: Bool = false,
     _ location: SourceLocation = #_sourceLocation, _ threads: @escaping @Sendable (ModelRun, QueueScene) -> Void,
     atEnd look: @escaping @Sendable (ModelRun, QueueScene) -> Void = { _, _ in }
   ) {
     let explorer = ModelExplorer("code: \(name)", timePasses: timePasses)
-    explorer.exploreQueue(limit: limit, preemptions: preemptions, reduces: true, location) { run, scene in
+    explorer.exploreQueue(limit: limit, preemptions: preemptions, reduces: true, deeper: deeper, location) { run, scene in
       threads(run, scene)
     } atEnd: { run, scene in
       LifetimeReaper.waitUntilIdle()
@@ -202,7 +203,7 @@ import Testing
 
   /// Also what its worker has in hand, what it has kept of the body's own, and itself.
   @Test func aBodyCancelsAll() {
-    Self.explore("async, which adds one, cancels all and adds one, async | async, wait") { run, scene in
+    Self.explore("async, which adds one, cancels all and adds one, async | async, wait", deeper: nil) { run, scene in
       run.concurrently(
         (
           "adder",
@@ -231,7 +232,7 @@ import Testing
 
   /// An operation's body cancels all, itself among them: so it counts as cancelled, though it ran.
   @Test func anOperationCancelsAll() {
-    Self.explore("addOperation, which cancels all, async | addOperation, wait", countsBodies: false) { run, scene in
+    Self.explore("addOperation, which cancels all, async | addOperation, wait", deeper: nil, countsBodies: false) { run, scene in
       let one = OwnedBlockOperation(lifetime: scene.lifetime) {
         scene.bodies.run()
         scene.queue.cancelAllOperations()
@@ -460,7 +461,7 @@ import Testing
 
   /// A barrier of an owner whose end comes from what the barrier waits for.
   @Test func aBodyEndsTheOwnerOfTheBarrierThatWaitsForIt() {
-    Self.explore("async, which ends the barrier's owner, addBarrier, async | suspend the owner, resume it") { run, scene in
+    Self.explore("async, which ends the barrier's owner, addBarrier, async | suspend the owner, resume it", deeper: nil) { run, scene in
       let owner = OwnerLifetime()
       run.concurrently(
         (
@@ -489,7 +490,7 @@ import Testing
 
   /// A handed job, and a limit of nothing that comes and goes.
   @Test func theLimitSinksToNothing() {
-    Self.explore("async, async, wait | limit 0, limit 1") { run, scene in
+    Self.explore("async, async, wait | limit 0, limit 1", deeper: nil) { run, scene in
       run.concurrently(
         ("adder", { scene.addAndWait(2) }),
         (
@@ -506,7 +507,7 @@ import Testing
 
   /// A setting after which former workers take nothing more.
   @Test func theQueueIsNamedWhileItsWorkersAreOnTheirWay() {
-    Self.explore("async, async, wait | name, qualityOfService") { run, scene in
+    Self.explore("async, async, wait | name, qualityOfService", deeper: nil) { run, scene in
       run.concurrently(
         ("adder", { scene.addAndWait(2) }),
         (

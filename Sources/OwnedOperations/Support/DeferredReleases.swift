@@ -54,45 +54,53 @@ enum DeferredReleases {
 
   /// Releases objects within a tenth of a second: to wake a thread for each would cost more than all the rest. For what is small and keeps
   /// nothing of the user's that nobody else holds.
-  static func addWithoutHaste(_ objects: consuming [AnyObject]) { gatherer.add(objects) }
+  static func addWithoutHaste(_ objects: consuming [AnyObject]) {
+    #if OWNED_OPERATIONS_MODEL
+      if ModelRun.thread != nil { return add(contentsOf: objects) }  // a run leaves nothing to the next
+    #endif
+    gatherer.add(objects)
+  }
 
   /// For tests.
   static var hasGathered: Bool { !gatherer.isEmpty }
 }
 
 /// Objects that are to be released, until there are many, or a timer goes off.
-private final class ReleaseGatherer: Sendable {
+///
+/// While there are any, the timer is set, or is about to take them: it says that it isn't set any more before it takes what there is.
+final class ReleaseGatherer: Sendable {
   private struct State {
     var objects: [AnyObject] = []
     var isTimerSet = false
   }
 
   private let state = Locked(State())
-  private static let most = 1024
+  private let most: Int
   private static let interval = DispatchTimeInterval.milliseconds(100)
   private static let timerQueue = DispatchQueue(label: "OwnedOperations.releases")
+
+  /// - Parameter most: with how many it doesn't wait for the timer.
+  init(most: Int = 1024) { self.most = most }
 
   var isEmpty: Bool { state.withLock { $0.objects.isEmpty } }
 
   func add(_ objects: consuming [AnyObject]) {
-    #if OWNED_OPERATIONS_MODEL
-      if ModelRun.thread != nil { return DeferredReleases.add(contentsOf: objects) }  // a run has no time to spare
-    #endif
     let (isTimerDue, full) = state.withLock { state in
       state.objects += objects
       objects = []  // the caller's goes under the lock, and is never the last
-      let full = state.objects.count >= Self.most ? state.objects : []
+      let full = state.objects.count >= most ? state.objects : []
       if !full.isEmpty { state.objects = [] }
       defer { state.isTimerSet = true }
       return (!state.isTimerSet, full)
     }
-    if !full.isEmpty { DeferredReleases.add(contentsOf: full) }
-    if isTimerDue {
-      Uptime.call(after: Self.interval, on: Self.timerQueue) { [self] in
-        state.withLock { $0.isTimerSet = false }
-        handOver()
-      }
-    }
+    if isTimerDue { Uptime.call(after: Self.interval, on: Self.timerQueue) { [self] in timerDidFire() } }
+    DeferredReleases.add(contentsOf: consume full)
+  }
+
+  private func timerDidFire() {
+    if Mutation.gathererForgetsItsTimer.isOn { handOver() }
+    state.withLock { $0.isTimerSet = false }
+    if !Mutation.gathererForgetsItsTimer.isOn { handOver() }
   }
 
   /// Hands over what has been gathered.
@@ -101,7 +109,7 @@ private final class ReleaseGatherer: Sendable {
       defer { state.objects = [] }
       return state.objects
     }
-    DeferredReleases.add(contentsOf: objects)
+    DeferredReleases.add(contentsOf: consume objects)
   }
 }
 

@@ -65,6 +65,8 @@ enum Mutation: String, CaseIterable {
   case runnerLeavesUnseen
   /// Nobody takes over what a runner that stands still has left.
   case nobodyTakesOver
+  /// The timer of what is released without haste says that it isn't set any more when it has taken what there was.
+  case gathererForgetsItsTimer
 
   // Owners that only their bodies hold, and blocks of dispatch queues: HoldModelTests
   /// A block that has been claimed runs without a look at the lifetime.
