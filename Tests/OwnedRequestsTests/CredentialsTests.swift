@@ -87,6 +87,28 @@ import Testing
     }
   }
 
+  /// The cookie is for where the redirect leads, and for nothing else.
+  @Test func whatARedirectHasAskedForWithACookieIsForNobodyElse() async throws {
+    let cache = try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0)
+    var kept: HTTPCookieStorage?
+    let client = client([:], cache: cache) { kept = $0.httpCookieStorage }
+    let port = try #require(server.base.port)
+    let storage = try #require(kept)
+    storage.setCookie(try #require(HTTPCookie(properties: [.name: "session", .value: "1", .domain: "localhost", .path: "/"])))
+    defer { storage.removeCookies(since: .distantPast) }
+    var request = Request(.get, "redirect", parameters: .form(["to": .string("http://localhost:\(port)/echo")]))
+    request.cache = .forTime(.seconds(600))
+    let own = try await client.response(to: request, lifetime: .process, decoding: .json(Echo.self))
+    #expect(own.value.headers["cookie"] == "session=1")
+    let other = URLSessionConfiguration.ephemeral
+    other.httpCookieStorage = nil
+    let stranger = RequestClient(baseURL: server.base, configuration: other, cache: cache)
+    let response = try await stranger.response(to: request, lifetime: .process, decoding: .json(Echo.self))
+    #expect(response.source == .network && response.value.headers["cookie"] == nil)
+    // Where there are none, and where it is asked for, answers are kept as ever.
+    #expect(try await stranger.response(to: request, lifetime: .process, decoding: .data).source == .cache)
+  }
+
   /// Signs what was refused without a signature.
   private struct LateSignature: RequestInterceptor {
     let isRefused = Guarded(false)

@@ -4,6 +4,10 @@ import Testing
 
 @testable import OwnedRequests
 
+#if canImport(FoundationNetworking)
+  import FoundationNetworking
+#endif
+
 /// A disk that stalls: whoever writes waits until it is opened.
 private final class StalledDisk: Sendable {
   private let condition = NSCondition()
@@ -184,5 +188,37 @@ private final class StalledDisk: Sendable {
     // What was written when the disk went on is a beginning to go on from, and no piece came after it.
     let part = try Data(contentsOf: URL(fileURLWithPath: target("stalled-file").path + ".part"))
     #expect(part.allSatisfy { $0 == UInt8(ascii: "x") } && part.count <= 65536)
+  }
+
+  /// All that a transfer has to do with, and the order in which it comes to it.
+  private final class Course: SessionSource, TransferSink, TransferSubscriber {
+    let journal = Journal<String>()
+    private let session = TransferSession(configuration: .ephemeral, isBacklogLimited: true)
+
+    func take() -> TransferSession { session }
+    func giveBack(_ session: TransferSession) { journal.write("session given back") }
+
+    func begin(_ head: ResponseHead) -> Bool { true }
+    func write(_ data: Data) {}
+    func end() { journal.write("file in place") }
+    func isStalled() -> Bool { false }
+
+    var isWanted: Bool { true }
+    var acceptedStatus: Range<Int> { 200..<300 }
+    func transferDidBegin(attempt: Int) {}
+    func transferDidProgress(_ progress: TransferProgress, attempt: Int) {}
+    func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) { journal.write("over") }
+  }
+
+  /// Or the next one's pieces would wait behind the end of this one's file.
+  @Test func aSessionIsNobodyElsesBeforeTheFileIsInPlace() async throws {
+    let course = Course()
+    let hub = TransferHub(session: course.take(), limits: HostLimits(limit: 1))
+    let urlRequest = URLRequest(url: try #require(URL(string: "\(server.base)/bytes?length=100")))
+    let place = hub.subscribe(
+      course, attempt: 1, to: Outgoing(urlRequest: urlRequest, body: .none), key: nil, priority: .normal, sink: course, sessions: course)
+    #expect(place != nil)
+    try await course.journal.reaches(3)
+    #expect(course.journal.entries == ["file in place", "session given back", "over"])
   }
 }

@@ -48,6 +48,29 @@ import Testing
     #expect(try Data(contentsOf: directory.url.appendingPathComponent("file.part")).count == 1 << 20)
   }
 
+  @Test func aFileThatGrowsWhileItIsLaidOutIsNotFollowed() throws {
+    let input = try directory.file("growing", Data(count: 10))
+    var form = MultipartForm()
+    try form.append(file: input, name: "growing")
+    let output = try directory.file("output", Data())
+    var questions = 0
+    let writer = try FileHandle(forWritingTo: input)
+    try writer.seekToEnd()
+    #expect {
+      try form.write(
+        to: output,
+        shouldStop: {
+          questions += 1
+          try? writer.write(contentsOf: Data(count: 10))
+          return questions == 100
+        })
+    } throws: {
+      ($0 as? RequestError)?.explanation?.contains("growing") == true
+    }
+    // Before the part, and after the piece that showed it.
+    #expect(questions == 2)
+  }
+
   @Test func aFormIsNoLongerLaidOutForARequestThatIsOver() throws {
     var form = MultipartForm()
     try form.append(file: directory.file("large", Data(count: 1 << 20)), name: "large")

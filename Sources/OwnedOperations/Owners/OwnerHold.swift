@@ -186,7 +186,7 @@ final class OwnerHold: Sendable {
     DeferredReleases.add(BodyReference(self, object))
   }
 
-  /// `end`, on this thread if somebody else holds the object; then the owner's deinit runs here only if they let go of it just now.
+  /// Only for `Mutation.letsGoWithWorkInHand`: `end`, on this thread if somebody else holds the object, who may be the first to let go.
   func endWithoutRelease(_ object: Retained<AnyObject>) {
     if isHeldByOthers(object.borrowed) { end(object) } else { endInBackground(object) }
   }

@@ -97,10 +97,11 @@ public final class RequestClient: Sendable {
 
   /// Whether the request says who asks, by itself or by the cookies that will go along. Its answer is for nobody else.
   func hasCredentials(_ outgoing: Outgoing) -> Bool {
-    if outgoing.hasCredentials { return true }
-    guard let cookies, let url = outgoing.urlRequest.url else { return false }
-    return cookies.cookies(for: url)?.isEmpty == false
+    outgoing.hasCredentials || outgoing.urlRequest.url.map(hasCookies(for:)) == true
   }
+
+  /// Whether cookies go along with a request to this address.
+  func hasCookies(for url: URL) -> Bool { cookies?.cookies(for: url)?.isEmpty == false }
 
   // MARK: Settings
 

@@ -433,7 +433,8 @@ extension RequestRun: TransferSubscriber {
     guard download == nil ? isAccepted : head.status == 206 || isAccepted && (200..<300).contains(head.status) else {
       throw .status(head.status, body: RequestError.kept(exchange.body))
     }
-    plan?.store(exchange)
+    // A redirect may have led to where cookies say who asks, and there may be some since the cache was asked.
+    if request.cachesCredentials || !client.hasCookies(for: head.url) { plan?.store(exchange) }
     return outcome
   }
 }

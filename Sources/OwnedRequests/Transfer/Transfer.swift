@@ -386,16 +386,19 @@ extension Transfer: SessionTaskReceiver {
       swap(&former, &state.ticket)
     }
     withExtendedLifetime(unusedLayout) {}
+    var failure: RequestError?
+    if usesSink, let sink, exchange != nil {
+      do throws(RequestError) { try sink.end() } catch { failure = error }
+    }
+    // Not before: the next one's pieces would wait behind the end of this one's file.
     if let session { sessions.giveBack(session) }
+    if let failure { return end(.failure(failure)) }
     if isTooMany { return end(.failure(.transport(URLError(.httpTooManyRedirects)))) }
     if let former {
       former.release()
       return begin()
     }
     guard let exchange else { return end(.failure(.transport(URLError(.badServerResponse)))) }
-    if usesSink, let sink {
-      do throws(RequestError) { try sink.end() } catch { return end(.failure(error)) }
-    }
     end(.success(exchange))
   }
 }

@@ -131,7 +131,7 @@ public struct MultipartForm: Sendable {
         switch part.content {
         case .data(let data): try output.write(contentsOf: data)
         case .file(let url):
-          guard try Self.copy(url, to: output, shouldStop) == part.length else { throw changed(part, url) }
+          guard try Self.copy(url, to: output, atMost: part.length, shouldStop) == part.length else { throw changed(part, url) }
         }
       }
       try output.write(contentsOf: end)
@@ -144,11 +144,12 @@ public struct MultipartForm: Sendable {
 
   private static let piece = 256 * 1024
 
-  private static func copy(_ url: URL, to output: FileHandle, _ shouldStop: () -> Bool) throws -> Int64 {
+  /// A file that has become longer, and may go on to, is read no further than that shows.
+  private static func copy(_ url: URL, to output: FileHandle, atMost most: Int64, _ shouldStop: () -> Bool) throws -> Int64 {
     let input = try FileHandle(forReadingFrom: url)
     defer { try? input.close() }
     var length: Int64 = 0
-    while let data = try input.read(upToCount: piece), !data.isEmpty {
+    while length <= most, let data = try input.read(upToCount: piece), !data.isEmpty {
       try output.write(contentsOf: data)
       length += Int64(data.count)
       if shouldStop() { throw RequestError.cancelled(.requested) }
