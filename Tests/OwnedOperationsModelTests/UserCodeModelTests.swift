@@ -398,6 +398,7 @@ import Testing
       run.concurrently(
         ("resume", { scene.queue.isSuspended = false }), ("cancel", { scene.queue.cancelAllOperations() }),
         ("end", { scene.lifetime.end() }))
+      scene.wait()  // a worker may be about to finish it
       LifetimeReaper.waitUntilIdle()
       run.expect(operation.isFinished, "it has not finished")
       run.expect(told.count <= 1, "it was told \(told.count) times")
