@@ -7,7 +7,7 @@ let serverScript = #"""
   lock = threading.Condition()
   counts = collections.Counter()   # requests by id
   closed = collections.Counter()   # connections that a client has closed while its request hung, by id
-  open_now = collections.Counter() # hanging or held requests, by id
+  open_now = collections.Counter() # requests that have no answer yet (hanging or held ones, mostly), by id
   most = collections.Counter()     # the most of them at once
   sent = collections.Counter()     # bytes without end that went out, by id
   counters = {"closed": closed, "count": counts, "open": open_now, "most": most, "sent": sent}
@@ -15,6 +15,8 @@ let serverScript = #"""
 
   class Handler(http.server.BaseHTTPRequestHandler):
       protocol_version = "HTTP/1.1"
+
+      open_key = None
 
       def log_message(self, *arguments): pass
 
@@ -29,6 +31,7 @@ let serverScript = #"""
           return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
       def answer(self, status=200, body=b"", headers={}, length=True):
+          self.is_no_longer_open()
           self.send_response(status)
           for name, value in headers.items(): self.send_header(name, value)
           if length and "Content-Length" not in headers and status not in (204, 304):
@@ -55,6 +58,14 @@ let serverScript = #"""
       def wait_for_release(self, key):
           with lock: lock.wait_for(lambda: key in released, timeout=60)
 
+      # Before a client can have the answer: it may send the next request as soon as it has, which must not count beside this one.
+      def is_no_longer_open(self):
+          with lock:
+              if self.open_key is None: return
+              open_now[self.open_key] -= 1
+              self.open_key = None
+              lock.notify_all()
+
       def handle_any(self):
           url = urllib.parse.urlsplit(self.path)
           query = dict(urllib.parse.parse_qsl(url.query))
@@ -62,6 +73,7 @@ let serverScript = #"""
           with lock:
               counts[key] += 1
               count = counts[key]
+              self.open_key = key
               open_now[key] += 1
               most[key] = max(most[key], open_now[key])
               lock.notify_all()
@@ -70,9 +82,7 @@ let serverScript = #"""
           except (BrokenPipeError, ConnectionResetError):
               self.close_connection = True
           finally:
-              with lock:
-                  open_now[key] -= 1
-                  lock.notify_all()
+              self.is_no_longer_open()
 
       do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = handle_any
 
