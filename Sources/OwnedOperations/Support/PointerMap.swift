@@ -4,10 +4,17 @@
 /// whoever has it takes an address out before another object can get it, or asks the value whose it is.
 ///
 /// Open addressing with linear probing, at most half full. What stood behind one that is taken out moves up, so no marks are left behind.
+/// Key and value lie side by side: of many owners none is in a cache, and a look waits for one line of memory, not two.
 /// The memory comes with the first value, and shrinks with the count.
 struct PointerMap<Value>: ~Copyable {
-  private var keys: UnsafeMutablePointer<UInt>?
-  private var values: UnsafeMutablePointer<Value>?
+  private struct Slot {
+    /// Zero if the slot is free.
+    var key: UInt = 0
+    /// Nil if the slot is free.
+    var value: Value?
+  }
+
+  private var slots: UnsafeMutablePointer<Slot>?
   private var capacity = 0
   private(set) var count = 0
 
@@ -15,7 +22,7 @@ struct PointerMap<Value>: ~Copyable {
 
   init() {}
 
-  deinit { Self.deallocate(keys, values, capacity) }
+  deinit { Self.deallocate(slots, capacity) }
 
   var isEmpty: Bool { count == 0 }
 
@@ -28,10 +35,8 @@ struct PointerMap<Value>: ~Copyable {
   subscript(address: UnsafeMutableRawPointer) -> Value? {
     @inline(__always)  // three instructions and a load, for each job that is added
     get {
-      let key = UInt(bitPattern: address)
-      guard let keys, let values else { return nil }
-      let place = place(of: key, keys)
-      return keys[place] == key ? values[place] : nil
+      guard let slots else { return nil }
+      return slots[place(of: UInt(bitPattern: address), slots)].value
     }
     set {
       let key = UInt(bitPattern: address)
@@ -41,33 +46,25 @@ struct PointerMap<Value>: ~Copyable {
 
   private mutating func insert(_ value: Value, _ key: UInt) {
     if (count + 1) * 2 > capacity { resize(to: max(Self.smallest, capacity * 2)) }
-    guard let keys, let values else { return }
-    let place = place(of: key, keys)
-    if keys[place] == key {
-      values[place] = value
-      return
-    }
-    keys[place] = key
-    (values + place).initialize(to: value)
-    count += 1
+    guard let slots else { return }
+    let place = place(of: key, slots)
+    if slots[place].key == 0 { count += 1 }
+    slots[place] = Slot(key: key, value: value)
   }
 
   private mutating func remove(_ key: UInt) {
-    guard let keys, let values else { return }
-    var hole = place(of: key, keys)
-    guard keys[hole] == key else { return }
-    (values + hole).deinitialize(count: 1)
-    keys[hole] = 0
+    guard let slots else { return }
+    var hole = place(of: key, slots)
+    guard slots[hole].key == key else { return }
+    slots[hole] = Slot()
     count -= 1
     // Those behind may have been pushed along by the one that went: each whose home isn't between the hole and itself moves into the hole.
     var next = after(hole)
-    while keys[next] != 0 {
-      let distanceFromHome = (next - home(keys[next])) & (capacity - 1)
+    while slots[next].key != 0 {
+      let distanceFromHome = (next - home(slots[next].key)) & (capacity - 1)
       let distanceFromHole = (next - hole) & (capacity - 1)
       if distanceFromHome >= distanceFromHole {
-        keys[hole] = keys[next]
-        (values + hole).moveInitialize(from: values + next, count: 1)
-        keys[next] = 0
+        Self.move(slots + next, to: slots + hole)
         hole = next
       }
       next = after(next)
@@ -81,9 +78,10 @@ struct PointerMap<Value>: ~Copyable {
   mutating func removeThose(_ isTaken: (Value) -> Bool) -> [Value] {
     var taken: [Value] = []
     var rest = PointerMap()
-    if let keys, let values {
-      for place in 0..<capacity where keys[place] != 0 {
-        if isTaken(values[place]) { taken.append(values[place]) } else { rest.insert(values[place], keys[place]) }
+    if let slots {
+      for place in 0..<capacity {
+        guard let value = slots[place].value else { continue }
+        if isTaken(value) { taken.append(value) } else { rest.insert(value, slots[place].key) }
       }
     }
     self = rest
@@ -92,8 +90,10 @@ struct PointerMap<Value>: ~Copyable {
 
   /// In no particular order.
   func visit(_ body: (Value) -> Void) {
-    guard let keys, let values else { return }
-    for place in 0..<capacity where keys[place] != 0 { body(values[place]) }
+    guard let slots else { return }
+    for place in 0..<capacity {
+      if let value = slots[place].value { body(value) }
+    }
   }
 
   func filter(_ isIncluded: (Value) -> Bool) -> [Value] {
@@ -106,10 +106,10 @@ struct PointerMap<Value>: ~Copyable {
 
   /// For tests: the most places in a row that are taken, which is the longest way of a look.
   var longestRun: Int {
-    guard let keys else { return 0 }
+    guard let slots else { return 0 }
     var (longest, run) = (0, 0)
     for place in 0..<2 * capacity {
-      run = keys[place & (capacity - 1)] == 0 ? 0 : run + 1
+      run = slots[place & (capacity - 1)].key == 0 ? 0 : run + 1
       longest = max(longest, run)
     }
     return min(longest, capacity)
@@ -120,32 +120,32 @@ struct PointerMap<Value>: ~Copyable {
   private func after(_ place: Int) -> Int { (place + 1) & (capacity - 1) }
 
   /// Where the key is, or the free place where it belongs.
-  private func place(of key: UInt, _ keys: UnsafeMutablePointer<UInt>) -> Int {
+  private func place(of key: UInt, _ slots: UnsafeMutablePointer<Slot>) -> Int {
     var place = home(key)
-    while keys[place] != key, keys[place] != 0 { place = after(place) }
+    while slots[place].key != key, slots[place].key != 0 { place = after(place) }
     return place
   }
 
-  private mutating func resize(to newCapacity: Int) {
-    let (oldKeys, oldValues, oldCapacity) = (keys, values, capacity)
-    let newKeys = UnsafeMutablePointer<UInt>.allocate(capacity: newCapacity)
-    let newValues = UnsafeMutablePointer<Value>.allocate(capacity: newCapacity)
-    newKeys.initialize(repeating: 0, count: newCapacity)
-    (keys, values, capacity) = (newKeys, newValues, newCapacity)
-    guard let oldKeys, let oldValues else { return }
-    for old in 0..<oldCapacity where oldKeys[old] != 0 {
-      let place = place(of: oldKeys[old], newKeys)
-      newKeys[place] = oldKeys[old]
-      (newValues + place).moveInitialize(from: oldValues + old, count: 1)
-      oldKeys[old] = 0
-    }
-    Self.deallocate(oldKeys, oldValues, oldCapacity)
+  /// To a free slot, without counting references.
+  private static func move(_ slot: UnsafeMutablePointer<Slot>, to free: UnsafeMutablePointer<Slot>) {
+    free.moveUpdate(from: slot, count: 1)
+    slot.initialize(to: Slot())
   }
 
-  private static func deallocate(_ keys: UnsafeMutablePointer<UInt>?, _ values: UnsafeMutablePointer<Value>?, _ capacity: Int) {
-    guard let keys, let values else { return }
-    for place in 0..<capacity where keys[place] != 0 { (values + place).deinitialize(count: 1) }
-    keys.deallocate()
-    values.deallocate()
+  private mutating func resize(to newCapacity: Int) {
+    let (oldSlots, oldCapacity) = (slots, capacity)
+    let newSlots = UnsafeMutablePointer<Slot>.allocate(capacity: newCapacity)
+    newSlots.initialize(repeating: Slot(), count: newCapacity)
+    (slots, capacity) = (newSlots, newCapacity)
+    guard let oldSlots else { return }
+    for old in 0..<oldCapacity where oldSlots[old].key != 0 {
+      Self.move(oldSlots + old, to: newSlots + place(of: oldSlots[old].key, newSlots))
+    }
+    Self.deallocate(oldSlots, oldCapacity)
+  }
+
+  private static func deallocate(_ slots: UnsafeMutablePointer<Slot>?, _ capacity: Int) {
+    slots?.deinitialize(count: capacity)
+    slots?.deallocate()
   }
 }
