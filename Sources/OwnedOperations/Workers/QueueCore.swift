@@ -139,7 +139,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     for waiter in admitted { waiter.resume() }
     OwnerQueueDepartures.complete(departed)
     for work in deferredReleases {
-      work.cancelNodes()
+      work.cancelPieces()
       work.release()
     }
   }
