@@ -8,12 +8,14 @@ extension GraphRun {
   /// Runs a node whose item came up, or a bundle of roots; then those that it made ready, and so on. It doesn't go through the queue as
   /// long as nothing stands against it: a successor of another owner or priority, more urgent work, a limit or a suspension, or other work
   /// that has waited for a while. What it can't run at once waits in the worker's `NodeStack`, where others can take it.
-  func run(from number: UInt32, on worker: AnyObject) {
-    let worker = unsafeDowncast(worker, to: Worker.self)
-    run(from: number, on: worker, worker.core)
+  func begin(_ number: UInt32, at index: Int, on worker: AnyObject) {
+    let worker = Worker.of(worker)
+    run(from: number, at: index, on: worker, worker.core)
+    worker.end(index, .countsItself)
+    worker.letGoOfNodeOwner()
   }
 
-  private func run(from number: UInt32, on worker: Worker, _ queue: QueueCore) {
+  private func run(from number: UInt32, at index: Int, on worker: Worker, _ queue: QueueCore) {
     let stack = worker.batch.nodeStack
     guard var node = takeInHand(number, stack) else { return }
     let attributes = arrays.attributes[Int(node)]
@@ -22,7 +24,7 @@ extension GraphRun {
     var succeeded: UInt32 = 0
     var count: UInt32 = 0
     var found = ReadyNodes()
-    worker.beginChain(of: self)
+    worker.beginChain(of: self, at: index)
     defer { worker.endChain() }
     while true {
       worker.setChainNode(node)
@@ -102,9 +104,9 @@ extension GraphRun {
 
   func markListed(_ node: UInt32) { states[Int(node)].store(NodeState.listed.rawValue, ordering: .releasing) }
 
-  /// Whether the node, or one of a bundle, waits for its turn. Under the queue's lock.
-  func isListed(_ number: UInt32) -> Bool {
-    nodes(of: number).contains { states[Int($0)].load(ordering: .acquiring) == NodeState.listed.rawValue }
+  /// Whether neither the node, nor one of a bundle, waits for its turn.
+  func isDead(_ number: UInt32) -> Bool {
+    nodes(of: number).allSatisfy { states[Int($0)].load(ordering: .acquiring) != NodeState.listed.rawValue }
   }
 
   /// - Returns: an outcome; or `listed` if the node has gone back to the ready lists, because only its owner's own bodies hold the owner.
@@ -215,9 +217,10 @@ extension GraphRun {
     cancelNodes(claimed, otherwise: reason, on: queue)
   }
 
-  /// The queue has taken the items of these nodes out of its ready lists.
-  func itemsWereTakenOut(_ nodes: [UInt32]) {
-    let claimed = ContiguousArray(nodes.filter { claim($0) })
+  /// The queue has taken the items of these nodes, and bundles, out of its ready lists.
+  func itemsWereTakenOut(_ numbers: [UInt32]) {
+    var claimed: ContiguousArray<UInt32> = []
+    for number in numbers { claimed += nodes(of: number).filter { claim($0) } }
     guard !claimed.isEmpty else { return }
     if reference?.whileThere({ cancelNodes(claimed, otherwise: .cancelled, on: $0) }) == nil {
       cancelNodes(claimed, otherwise: .cancelled, on: nil)

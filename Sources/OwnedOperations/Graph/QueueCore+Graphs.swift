@@ -128,7 +128,7 @@ extension Scheduler {
     }
     endHandoffBeforeAddition()
     ownerQueue.phase.makeReady(ownerQueue: ownerQueue, level: attributes.level, pool: &pool, ownerLimit: ownerLimit).initialize(
-      to: .graphNode(run, number))
+      to: .record(run, number))
     return true
   }
 }

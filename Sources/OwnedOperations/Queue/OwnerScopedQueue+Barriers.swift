@@ -43,7 +43,7 @@ extension OwnerScopedQueue {
     guard lifetime.isAlive else { return refusedJobs.add() }
     let isBound = lifetime.bind(owner)
     let erased = ErasedOwnerBody.erase(body)
-    submitAlone(isBound ? .ownerBlock(erased) : .sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased)), lifetime)
+    submitAlone(isBound ? .ownerBlock(erased) : .sharedOwnerBlock(OwnerHold.of(owner), erased), lifetime)
   }
 
   private func submitAlone(_ work: consuming WorkItem, _ lifetime: OwnerLifetime) {

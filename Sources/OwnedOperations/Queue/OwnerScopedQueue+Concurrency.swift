@@ -7,7 +7,7 @@ extension OwnerScopedQueue: TaskExecutor {
   /// without an owner, at the priority of its task.
   public func enqueue(_ job: consuming ExecutorJob) {
     let priority = Operation.QueuePriority(job.priority)
-    submit(.executorJob(UnownedJob(job)), lifetime: nil, priority: priority)
+    submit(.taskStep(UnownedJob(job)), lifetime: nil, priority: priority)
   }
 
   /// Runs an asynchronous body on the queue when its turn comes, and returns what it returns.

@@ -71,7 +71,7 @@ extension OwnerScopedQueue {
     // The queue is not captured: the jobs of a suspended queue must not keep it.
     let erased: ErasedOwnerBody.Body = { owner in errors.catching(for: id) { try throwing(owner) } }
     let isBound = lifetime.bind(owner)
-    let work = isBound ? WorkItem.ownerBlock(erased) : .sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased))
+    let work = isBound ? WorkItem.ownerBlock(erased) : .sharedOwnerBlock(OwnerHold.of(owner), erased)
     submit(work, lifetime: Borrowed(lifetime), priority: priority)
   }
 }

@@ -62,8 +62,7 @@ extension OwnerScopedQueue {
     if isBound {
       submitPerhapsNested(.ownerBlock(consume erased), lifetime: Borrowed(lifetime), priority: priority)
     } else {
-      let shared = SharedOwnerBody(OwnerHold.of(owner), consume erased)
-      submit(.sharedOwnerBlock(shared), lifetime: Borrowed(lifetime), priority: priority)
+      submit(.sharedOwnerBlock(OwnerHold.of(owner), consume erased), lifetime: Borrowed(lifetime), priority: priority)
     }
   }
 
@@ -107,7 +106,7 @@ extension OwnerScopedQueue {
     let shared = lifetime.bind(owner) ? nil : OwnerHold.of(owner)
     add(after: delay, lifetime) { [self] in
       guard lifetime.isAlive else { return refusedJobs.add() }
-      let work = shared.map { WorkItem.sharedOwnerBlock(SharedOwnerBody($0, erased)) } ?? .ownerBlock(erased)
+      let work = shared.map { WorkItem.sharedOwnerBlock($0, erased) } ?? .ownerBlock(erased)
       submit(work, lifetime: Borrowed(lifetime), priority: priority)
     }
   }

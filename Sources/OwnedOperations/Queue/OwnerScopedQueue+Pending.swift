@@ -113,11 +113,11 @@ extension Scheduler {
     for level in 0..<PriorityLevel.count {
       ownerQueue.forEachFlow(at: level) { flow in
         flow.work.visit { work in
-          switch work.kind {
-          case .operation: break
-          case .graphNode: kinds.append(.graphNode)
+          switch copy work {
+          case .record(is OwnedOperation, _): break
+          case .record(is GraphRun, _): kinds.append(.graphNode)
           case .taskStep: kinds.append(.taskStep)
-          case .job: kinds.append(.job)
+          case .ownerBlock, .block, .leavingBlock, .record: kinds.append(.job)
           }
         }
       }

@@ -64,9 +64,9 @@ class ScheduledWorker: BlockingObserver {
   /// Processor time used by the draining thread, in nanoseconds; nil where that can't be told. Under the queue's lock.
   var processorTime: UInt64? { nil }
 
-  /// Whether the item that the worker has begun last is the operation's, and not over. Under the queue's lock, after the rest of the
-  /// batch has been taken back: nothing else can begin then. The operation must not have been released.
-  func isInside(_ operation: OwnedOperation) -> Bool { false }
+  /// Whether the item that the worker has begun last is that of the work, which may end elsewhere, and not over. Under the queue's lock,
+  /// after the rest of the batch has been taken back: nothing else can begin then. The work must not have been released.
+  func isInside(_ work: AnyObject) -> Bool { false }
 
   /// The thread is about to leave. Under the queue's lock.
   func endDrain() {}

@@ -107,8 +107,8 @@ extension Scheduler {
     arrive(worker)
     reclaimBatch(from: worker)
     guard let ownerQueue = worker.currentOwnerQueue, !ownerQueue.hasEnded else { return .ended(work) }
-    // An operation is cancelled as such.
-    if work.kind != .operation, worker.serial <= ownerQueue.cancelledUpTo, !Mutation.workInHandOutlivesTheCancel.isOn {
+    // What is cancelled as such is found to be when its item comes up again.
+    if work.account != .record, worker.serial <= ownerQueue.cancelledUpTo, !Mutation.workInHandOutlivesTheCancel.isOn {
       return .cancelled(work)
     }
     let (items, flow, age) = worker.batch.unbegin(work)

@@ -144,7 +144,7 @@ extension Scheduler {
     let item = entry.unretainedOwnerQueue.with { ownerQueue in
       ownerQueue.unretainedPhase.with { $0.makeReady(ownerQueue: ownerQueue, level: level, pool: &pool, ownerLimit: ownerLimit) }
     }
-    item.initialize(to: .operation(entry.operation))
+    item.initialize(to: .record(entry.operation, 0))
   }
 
   mutating func makeReadyIfWaiting(_ operation: OwnedOperation) {

@@ -94,12 +94,12 @@ extension Scheduler {
     let (run, ownerQueue) = (source.run, source.ownerQueue.object)
     guard run.list(nodes), !ownerQueue.hasEnded else {
       var list = WorkList()
-      for node in nodes { list.append(.graphNode(run, node), pool: &pool) }
+      for node in nodes { list.append(.record(run, node), pool: &pool) }
       deferredReleases.append(TakenWork(list))
       return
     }
     let items = UnsafeMutablePointer<WorkItem>.allocate(capacity: nodes.count)
-    for (index, node) in nodes.enumerated() { (items + index).initialize(to: .graphNode(run, node)) }
+    for (index, node) in nodes.enumerated() { (items + index).initialize(to: .record(run, node)) }
     // They go back as if they were items that had been taken, which count as executing.
     ownerQueue.phase.changeExecuting(ownerQueue, by: nodes.count)
     ownerQueue.phase.giveBack(

@@ -20,29 +20,26 @@ final class TakenWork {
 
   var count: Int { list.count }
 
-  /// Calls `body` with the nodes among the items, those of one run that follow each other together.
-  private func forEachRun(_ body: (any NodeRun, [UInt32]) -> Void) {
-    var current: (any NodeRun)?
-    var nodes: [UInt32] = []
+  /// Has records cancel their pieces among the items, those of one record that follow each other together. Outside locks.
+  func cancelPieces() {
+    var current: (any WorkRecord)?
+    var pieces: [UInt32] = []
     visit { work in
-      guard let (run, number) = work.node else { return }
-      if let current, current !== run {
-        body(current, nodes)
-        nodes = []
+      guard let (record, piece) = work.piece, record.account == .pieces else { return }
+      if let current, current !== record {
+        current.itemsWereTakenOut(pieces)
+        pieces = []
       }
-      current = run
-      nodes += run.nodes(of: number)
+      current = record
+      pieces.append(piece)
     }
-    if let current { body(current, nodes) }
+    current?.itemsWereTakenOut(pieces)
   }
 
-  /// Has runs cancel the nodes among the items. Outside locks.
-  func cancelNodes() { forEachRun { run, nodes in run.itemsWereTakenOut(nodes) } }
-
-  /// Without the operations and nodes, which count themselves. Linear.
+  /// How many of the items are the work that they stand for, and are to be counted. Linear.
   var jobCount: Int {
     var count = 0
-    list.visit { if !$0.kind.countsItself { count += 1 } }
+    list.visit { if !$0.account.countsItself { count += 1 } }
     return count
   }
 }

@@ -83,12 +83,12 @@ final class WorkBatch {
     return moved
   }
 
-  /// Whose item is next, and which operation, if it is one's.
-  var next: (lifetime: OwnerLifetime?, operation: OwnedOperation?) {
+  /// Whose item is next, and of which record, if it is one's.
+  var next: (lifetime: OwnerLifetime?, record: (any WorkRecord)?) {
     let (next, end) = Self.split(cursor.load(ordering: .acquiring))
     guard next < end else { return (nil, nil) }
     let lifetime = entries[next].flow.with { $0.ownerQueue.lifetime }
-    return (lifetime, items[next].operation)
+    return (lifetime, items[next].piece?.record)
   }
 
   /// The only item. The batch must be empty.

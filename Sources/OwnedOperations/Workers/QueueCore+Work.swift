@@ -84,7 +84,7 @@ extension QueueCore {
       return scheduler.hasRunOut
     }
     for work in taken {
-      work.cancelNodes()
+      work.cancelPieces()
       work.release()
     }
     if hasRunOut { noteIdle() }

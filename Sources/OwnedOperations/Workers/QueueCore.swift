@@ -177,7 +177,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     swap(&departed, &due.departed)  // none of the references stays here: it could be the last
     OwnerQueueDepartures.complete(departed)
     for work in due.deferredReleases {
-      work.cancelNodes()
+      work.cancelPieces()
       work.release()
     }
   }

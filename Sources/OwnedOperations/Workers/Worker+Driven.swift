@@ -38,8 +38,8 @@ extension Worker {
   }
 
   private var nameOfNext: String {
-    let (lifetime, operation) = core.read { _ in batch.next }
-    if let operation { return "\(operation.label) in \(core.quotedName)" }
+    let (lifetime, record) = core.read { _ in batch.next }
+    if let name = record?.driverName { return "\(name) in \(core.quotedName)" }
     if barrier != nil { return "a barrier in \(core.quotedName)" }
     return lifetime.map { "work of \($0.driverName) in \(core.quotedName)" } ?? "work in \(core.quotedName)"
   }

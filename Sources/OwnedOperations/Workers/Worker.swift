@@ -201,18 +201,10 @@ final class Worker: DueWorker {
         held.letGo()
       case .gone: end(index, .skipped)
       }
-    case .operation(let operation):
+    case .record(let record, let piece):
       held.letGoInBackground()
-      batch.setCountsItself(at: index)
-      if operation.holdsOwner, let hold = operation.beginForOwner() {
-        return holdBack(.operation(operation), at: index, until: hold, otherwise: .countsItself)
-      }
-      (currentOperation, currentIndex) = (operation, index)
-      core.run(operation, at: batch.level)
-      currentOperation = nil
-      end(index, .countsItself)
-      // May run the owner's deinit, which is no body.
-      if operation.holdsOwner, !operation.isExecuting { operation.endForOwner() }
+      if record.account.countsItself { batch.setCountsItself(at: index) }
+      record.begin(piece, at: index, on: self)
     case let work:
       held.letGoInBackground()
       execute(work, at: index, ownerQueue)
@@ -221,7 +213,7 @@ final class Worker: DueWorker {
 
   private func execute(_ work: WorkItem, at index: Int, _ ownerQueue: OwnerQueue) {
     switch work {
-    case .ownerBlock, .operation: end(index, .skipped)  // see above
+    case .ownerBlock, .record: end(index, .skipped)  // see above
     case .block(let body):
       guard ownerQueue.mayStart else { return end(index, .skipped) }
       beginJob()
@@ -233,34 +225,32 @@ final class Worker: DueWorker {
       let remains = body()
       end(index, .succeeded)
       withExtendedLifetime(remains) {}
-    case .sharedOwnerBlock(let shared):
-      guard ownerQueue.mayStart else { return end(index, .skipped) }
-      switch shared.hold.begin() {
-      case .begins(let owner):
-        beginJob()
-        shared.hold.call(shared.body, with: owner)
-        end(index, .succeeded)
-        shared.hold.end(owner)
-      case .heldBack: holdBack(work, at: index, until: shared.hold)
-      case .gone: end(index, .skipped)
-      }
-    case .executorJob(let job):
+    case .taskStep(let job):
       batch.setBegun()
       if let executor = core.host { job.runSynchronously(on: executor.asUnownedTaskExecutor()) }
       end(index, .succeeded)
-    case .graphNode(let run, let node):
-      batch.setCountsItself(at: index)
-      currentIndex = index
-      run.run(from: node, on: self)
-      end(index, .countsItself)
-      // May run the owner's deinit, which is no body.
-      if let (hold, owner) = nodeOwner.take() { hold.end(owner) }
     }
+  }
+
+  // MARK: What a record has to say when it begins
+
+  /// The worker that has begun a record's item, as what it is: no other class begins any.
+  static func of(_ worker: AnyObject) -> Worker { unsafeDowncast(worker, to: Worker.self) }
+
+  /// Whether the owner of the item in hand lives.
+  var mayStart: Bool { currentOwnerQueue?.mayStart ?? true }
+
+  /// Starts the operation, which the thread is inside of until that has returned; and ends its item.
+  func run(_ operation: OwnedOperation, at index: Int) {
+    (currentOperation, currentIndex) = (operation, index)
+    core.run(operation, at: batch.level)
+    currentOperation = nil
+    end(index, .countsItself)
   }
 
   /// The item goes back to where it came from, until somebody else holds its owner.
   /// - Parameter result: what becomes of the item if the owner has ended.
-  private func holdBack(_ work: consuming WorkItem, at index: Int, until hold: OwnerHold, otherwise result: WorkBatch.Result = .skipped) {
+  func holdBack(_ work: consuming WorkItem, at index: Int, until hold: OwnerHold, otherwise result: WorkBatch.Result = .skipped) {
     isInItem = false
     switch core.putBack(work, from: self) {
     case .waits(let ownerQueue): hold.keep(HeldBackOwnerQueue(ownerQueue, core))
@@ -278,12 +268,12 @@ final class Worker: DueWorker {
     if Mutation.capturesGoInTheBody.isOn, isInItem { end(currentIndex, .succeeded) }
   }
 
-  private func beginJob() {
+  func beginJob() {
     isInJob = true
     batch.setBegun()
   }
 
-  private func end(_ index: Int, _ result: WorkBatch.Result) {
+  func end(_ index: Int, _ result: WorkBatch.Result) {
     // From then on others read the result: it is written once.
     if !isItemOver { batch.setOver(result, at: index) }
     (isInItem, isInJob) = (false, false)
@@ -309,8 +299,8 @@ final class Worker: DueWorker {
 
   /// The worker forgets the operation before it begins another item, by an exchange of the cursor that is loaded here first; and has said
   /// before that the item counts itself.
-  override func isInside(_ operation: OwnedOperation) -> Bool {
-    batch.hasBegun && currentAddress.load(ordering: .acquiring) == UInt(bitPattern: Borrowed(operation).address)
+  override func isInside(_ work: AnyObject) -> Bool {
+    batch.hasBegun && currentAddress.load(ordering: .acquiring) == UInt(bitPattern: Borrowed(work).address)
   }
 
   /// The operation that this thread, which is the worker's, is inside of.
@@ -325,8 +315,9 @@ final class Worker: DueWorker {
 
   // MARK: Graphs
 
-  func beginChain(of run: any NodeRun) {
-    currentRun = run
+  /// The thread is inside of the run until `endChain`.
+  func beginChain(of run: AnyObject, at index: Int) {
+    (currentRun, currentIndex) = (run, index)
     hasBlockedInChain = core.driver != nil  // then each node is a step of its own
   }
 
@@ -348,8 +339,13 @@ final class Worker: DueWorker {
     if nodeOwner.isKept, !holdsOwner { nodeOwner.letGoInBackground() }
   }
 
+  /// The item is over, and no node is in hand. May run the owner's deinit, which is no body.
+  func letGoOfNodeOwner() {
+    if let (hold, owner) = nodeOwner.take() { hold.end(owner) }
+  }
+
   /// The node of the run that this thread is inside of.
-  func graphNode(of run: any NodeRun) -> UInt32? { currentRun === run ? currentNode : nil }
+  func graphNode(of run: AnyObject) -> UInt32? { currentRun === run ? currentNode : nil }
 
   // MARK: Blocking
 

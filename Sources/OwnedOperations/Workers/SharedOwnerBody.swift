@@ -1,0 +1,32 @@
+/// A job with an owner that is not the object its lifetime is bound to: several objects share a token.
+final class SharedOwnerBody: WorkRecord {
+  private let hold: OwnerHold
+  private let body: ErasedOwnerBody.Body
+
+  init(_ hold: OwnerHold, _ body: @escaping ErasedOwnerBody.Body) {
+    self.hold = hold
+    self.body = body
+  }
+
+  var account: WorkAccount { .item }
+
+  func begin(_ piece: UInt32, at index: Int, on worker: AnyObject) {
+    let worker = Worker.of(worker)
+    guard worker.mayStart else { return worker.end(index, .skipped) }
+    switch hold.begin() {
+    case .begins(let owner):
+      worker.beginJob()
+      hold.call(body, with: owner)
+      worker.end(index, .succeeded)
+      hold.end(owner)
+    case .heldBack: worker.holdBack(.record(self, piece), at: index, until: hold)
+    case .gone: worker.end(index, .skipped)
+    }
+  }
+}
+
+extension WorkItem {
+  static func sharedOwnerBlock(_ hold: OwnerHold, _ body: @escaping ErasedOwnerBody.Body) -> WorkItem {
+    .record(SharedOwnerBody(hold, body), 0)
+  }
+}
