@@ -65,6 +65,7 @@ extension OwnerScopedQueue {
       scheduler.statistics.cancelled += 1
       scheduler.statistics.skippedForEndedOwners += 1
     }
+  /// - Complexity: linear in the queue's workers.
   }
 
   /// Adds a closure that runs when everything added before has finished; what is added later waits for it, also what the closure itself
@@ -152,15 +153,18 @@ extension OwnerScopedQueue {
         if newValue { scheduler.reclaimBatches() }
       }
     }
+  /// - Complexity: constant to read, linear in the queue's workers to set.
   }
 
-  /// For debugging.
+  /// For debugging: threads carry it. A change counts for workers that are dispatched from then on.
+  /// - Complexity: constant to read, linear in the queue's workers to set.
   public var name: String? {
     get { core.read { $0.name } }
     set {
       guard !isMain else { return }
       core.mutate { scheduler, _ in
         scheduler.name = newValue ?? ""
+  /// - Complexity: constant to read, linear in the queue's workers to set.
         scheduler.discardFormerWorkers()
       }
     }
@@ -190,6 +194,9 @@ extension OwnerScopedQueue {
         scheduler.discardFormerWorkers()
         return true
       }
+  ///
+  /// Its observers are called on threads of the queue's, or on those that finish operations, under no lock. A wait for the queue ends, and
+  /// a barrier begins, when what was over before has been reported; so an observer must not wait for either.
       precondition(isEmpty, "\(self): the queue must be empty when its underlying queue is changed; wait for its operations first")
     }
   }
