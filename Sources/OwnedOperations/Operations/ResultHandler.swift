@@ -35,12 +35,11 @@ final class ResultHandler<Value: Sendable>: Sendable {
 ///
 /// ## Protocol
 ///
-/// - The work is taken out once: by the start, which sets `hasBegun`, or by a cancellation, which releases it. Both under the operation's
-///   lock.
-/// - If it has begun, its end delivers. If it was cancelled before, `didCancel` does, with a `CancellationError`; it is called after the
+/// - The work is taken out once: by the start (`begin`), which sets `hasBegun`, or by a cancellation (`release`). Both under the lock.
+/// - If it has begun, its end delivers. If it was cancelled before, `wasCancelled` does, with a `CancellationError`; it is called after the
 ///   work was released.
-/// - A start that was decided before a cancellation, and has not taken the work yet, may find that `didCancel` has delivered. The handler
-///   takes the first result only.
+/// - A start that was decided before a cancellation, and has not taken the work yet, may find that `wasCancelled` has delivered. The
+///   handler takes the first result only.
 /// - The owner's end drops the handler, whatever the work is at.
 final class HandledOperation<Value: Sendable>: OwnedOperation, @unchecked Sendable {  // by the protocol above
   private var work: (@Sendable () throws -> Value)?

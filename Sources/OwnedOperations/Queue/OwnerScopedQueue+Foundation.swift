@@ -66,6 +66,7 @@ extension OwnerScopedQueue {
       scheduler.statistics.skippedForEndedOwners += 1
     }
   /// - Complexity: linear in the queue's workers.
+  /// - Complexity: linear in the queue's workers.
   }
 
   /// Adds a closure that runs when everything added before has finished; what is added later waits for it, also what the closure itself
@@ -127,7 +128,6 @@ extension OwnerScopedQueue {
   /// - There are 192 threads at most, 64 without a limit, not counting those that wait by a call of this package.
   ///
   /// A change counts from the next start on. Zero starts nothing. Other negative values are a precondition failure.
-  /// - Complexity: constant to read, linear in the queue's workers to set.
   public var maxConcurrentOperationCount: Int {
     get { core.read { $0.limitAsSet } }
     set {
@@ -154,6 +154,7 @@ extension OwnerScopedQueue {
       }
     }
   /// - Complexity: constant to read, linear in the queue's workers to set.
+  /// - Complexity: constant to read, linear in the queue's workers to set.
   }
 
   /// For debugging: threads carry it. A change counts for workers that are dispatched from then on.
@@ -163,6 +164,7 @@ extension OwnerScopedQueue {
     set {
       guard !isMain else { return }
       core.mutate { scheduler, _ in
+  /// - Complexity: constant to read, linear in the queue's workers to set.
         scheduler.name = newValue ?? ""
   /// - Complexity: constant to read, linear in the queue's workers to set.
         scheduler.discardFormerWorkers()
@@ -192,6 +194,9 @@ extension OwnerScopedQueue {
         guard scheduler.unfinished == 0 else { return false }
         scheduler.underlyingQueue = newValue
         scheduler.discardFormerWorkers()
+  ///
+  /// Its observers are called on threads of the queue's, or on those that finish operations, under no lock. A wait for the queue ends, and
+  /// a barrier begins, when what was over before has been reported; so an observer must not wait for either.
         return true
       }
   ///

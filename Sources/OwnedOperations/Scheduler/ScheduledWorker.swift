@@ -65,7 +65,7 @@ class ScheduledWorker: BlockingObserver {
   var processorTime: UInt64? { nil }
 
   /// Whether the item that the worker has begun last is the operation's, and not over. Under the queue's lock, after the rest of the
-  /// batch has been taken back: nothing else can begin then. The operation must not have been released.
+  /// batch has been reclaimed: nothing else can begin then. The operation must not have been released.
   func isInside(_ operation: OwnedOperation) -> Bool { false }
 
   /// The thread is about to leave. Under the queue's lock.

@@ -12,7 +12,7 @@
 ///   (`OwnerQueue.returning`), and of its line.
 /// - Nothing that returns waits for a worker that is on its way: it may be on the one thread that both need.
 /// - The task of an operation that has been cancelled needs no permit to go on: it is to come to its end.
-/// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last takes it back; see
+/// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last regains it; see
 ///   `TaskPermit`. An operation that was started by hand has none to yield; one whose start has not returned will have it then.
 ///
 /// Processors are another account, and only new work asks it: one worker for each processor, not counting those that wait or were found to

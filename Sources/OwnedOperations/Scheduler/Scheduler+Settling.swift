@@ -1,4 +1,4 @@
-/// What workers have done is counted, and what they have not begun taken back.
+/// What workers have done is counted, and what they have not begun reclaimed.
 extension Scheduler {
   /// For the worker between batches: counts all that it has begun.
   mutating func settleBatch(of worker: ScheduledWorker) {
@@ -55,7 +55,7 @@ extension Scheduler {
     for worker in workers.active { settle(worker, includingCurrent: worker.isOutside) }
   }
 
-  /// Takes back what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
+  /// Reclaims what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
   /// the oldest is in front again.
   mutating func reclaimBatches() {
     if Mutation.workInHandStays.isOn { return }

@@ -54,7 +54,7 @@ extension Scheduler {
     return sendWorker()
   }
 
-  @inline(__always)  // for each worker that is sent for
+  @inline(__always)  // for each job that is handed over
   private mutating func sendWorker() -> ScheduledWorker {
     let worker = workers.activate {
       listener.unsafelyUnwrapped.makeWorker(workerGeneration, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
@@ -124,8 +124,8 @@ extension Scheduler {
     return worker
   }
 
-  /// The job that a worker was given, and may not have begun, is to stand in the ready lists before anything else does: it counts as
-  /// executing, and would hold back what is more urgent, and of its owner; and what is held now would come before it in the end.
+  /// The job that a worker was given, and may not have begun, is to stand in the ready lists before anything else does. It counts as
+  /// executing there, and would hold back what is more urgent, and what is of its owner. And what is held now would come before it.
   @inline(__always)  // for each addition
   mutating func endHandoffBeforeAddition() {
     if handoff != nil, !Mutation.handoverDoesNotYield.isOn { endHandoff() }

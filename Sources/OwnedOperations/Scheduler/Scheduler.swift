@@ -31,7 +31,7 @@ import Synchronization
 /// *Handoff.* A job that is added to an idle queue (no worker, nothing ready) passes over the ready lists.
 ///
 /// - It lies in the batch of the worker that is sent for, which begins it when it arrives, without having taken the lock.
-/// - Until then that worker counts as on its way. Whoever adds more, or finds more ready work, takes the batch back first (`endHandoff`).
+/// - Until then that worker counts as on its way. Whoever adds more, or finds more ready work, reclaims the batch first (`endHandoff`).
 /// - Who wins the batch's cursor decides. If the item had begun, the worker has arrived, and another may be due.
 /// - If not, it is ready work again, in its place by priority and order. The worker finds its batch empty and looks here.
 /// - So a handed job waits for nothing, and holds up nobody.
@@ -216,9 +216,10 @@ struct Scheduler: ~Copyable {
 
   // MARK: Taking
 
-  /// With a limit of several, no worker takes work in advance: were it then to block, younger work could take all the permits that are
-  /// left, and wait for that older work in vain. (With a limit of one nobody else takes work; without a limit, what was taken in advance
-  /// gets a permit of its own in the end.)
+  /// With a limit of several, no worker takes work in advance. Were it then to block, younger work could take all the permits that are
+  /// left, and wait for that older work in vain.
+  ///
+  /// With a limit of one nobody else takes work. Without a limit, what was taken in advance gets a permit of its own in the end.
   private var keepsOrder: Bool { limit != .max && limit > 1 }
 
   /// Whether workers take one item at a time by rule.

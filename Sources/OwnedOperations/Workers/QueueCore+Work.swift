@@ -32,9 +32,10 @@ extension QueueCore {
 
   private static let ownerQueuesPerHold = 128
 
-  /// Gives up what a queue that is idle doesn't need: the workers that rest, each of which has some ten kilobytes; and owner queues, which
-  /// keep their lifetimes, for no reason when there is no work: a lifetime that is only dropped ends when nobody holds it. Called when the
-  /// queue has run out of work. Linear in the owners that it has had work of since.
+  /// Gives up what a queue that is idle doesn't need: the workers that rest, each of which has some ten kilobytes, and owner queues. These
+  /// keep their lifetimes, and a lifetime that is only dropped ends when nobody holds it.
+  ///
+  /// Called when the queue has run out of work. Linear in the owners that it has had work of since.
   func tidyUp() {
     let resting = note { $0.workers.activeCount == 0 ? $0.workers.removeResting() : [] }
     withExtendedLifetime(resting) { removeIdleOwnerQueues() }
