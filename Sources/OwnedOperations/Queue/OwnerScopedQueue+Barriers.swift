@@ -59,9 +59,7 @@ extension OwnerScopedQueue {
     _ owner: Owner, _ lifetime: OwnerLifetime, _ body: @escaping @Sendable (Owner) -> Void
   ) {
     guard lifetime.isAlive else { return refusedJobs.add() }
-    let isBound = lifetime.bind(owner)
-    let erased = ErasedOwnerBody.erase(body)
-    submitAlone(isBound ? .ownerBlock(erased) : .sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased)), lifetime)
+    submitAlone(.ownerJob(ErasedOwnerBody.erase(body), heldBy: lifetime.holdUnlessBound(to: owner)), lifetime)
   }
 
   private func submitAlone(_ work: consuming WorkItem, _ lifetime: OwnerLifetime) {

@@ -74,9 +74,8 @@ extension OwnerScopedQueue {
     let throwing = ErasedOwnerBody.eraseThrowing(body)
     // The queue is not captured: the jobs of a suspended queue must not keep it.
     let erased: ErasedOwnerBody.Body = { owner in errors.catching(for: id) { try throwing(owner) } }
-    let isBound = lifetime.bind(owner)
-    let work = isBound ? WorkItem.ownerBlock(erased) : .sharedOwnerBlock(SharedOwnerBody(OwnerHold.of(owner), erased))
-    submit(work, lifetime: Borrowed(lifetime), priority: priority)
+    let hold = lifetime.holdUnlessBound(to: owner)
+    submit(.ownerJob(erased, heldBy: hold), lifetime: Borrowed(lifetime), priority: priority)
   }
 }
 

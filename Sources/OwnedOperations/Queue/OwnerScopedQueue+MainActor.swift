@@ -89,7 +89,7 @@ extension OwnerScopedQueue {
     _ lifetime: OwnerLifetime, _ hold: OwnerHold, _ priority: Operation.QueuePriority, _ body: @escaping ErasedOwnerBody.Body
   ) {
     guard lifetime.isAlive else { return refusedJobs.add() }
-    submit(.sharedOwnerBlock(SharedOwnerBody(hold, body)), lifetime: Borrowed(lifetime), priority: priority)
+    submit(.ownerJob(body, heldBy: hold), lifetime: Borrowed(lifetime), priority: priority)
   }
 
   private func runOnMain(

@@ -60,10 +60,9 @@ extension OwnerScopedQueue {
     let isBound = lifetime.bind(owner)
     let erased = ErasedOwnerBody.erase(consume body)
     if isBound {
-      submitPerhapsNested(.ownerBlock(consume erased), lifetime: Borrowed(lifetime), priority: priority)
+      submitPerhapsNested(.ownerJob(consume erased, heldBy: nil), lifetime: Borrowed(lifetime), priority: priority)
     } else {
-      let shared = SharedOwnerBody(OwnerHold.of(owner), consume erased)
-      submit(.sharedOwnerBlock(shared), lifetime: Borrowed(lifetime), priority: priority)
+      submit(.ownerJob(consume erased, heldBy: OwnerHold.of(owner)), lifetime: Borrowed(lifetime), priority: priority)
     }
   }
 
@@ -104,11 +103,10 @@ extension OwnerScopedQueue {
     _ body: @escaping @Sendable (Owner) -> Void
   ) {
     let erased = ErasedOwnerBody.erase(body)
-    let shared = lifetime.bind(owner) ? nil : OwnerHold.of(owner)
+    let hold = lifetime.holdUnlessBound(to: owner)
     add(after: delay, lifetime) { [self] in
       guard lifetime.isAlive else { return refusedJobs.add() }
-      let work = shared.map { WorkItem.sharedOwnerBlock(SharedOwnerBody($0, erased)) } ?? .ownerBlock(erased)
-      submit(work, lifetime: Borrowed(lifetime), priority: priority)
+      submit(.ownerJob(erased, heldBy: hold), lifetime: Borrowed(lifetime), priority: priority)
     }
   }
 
