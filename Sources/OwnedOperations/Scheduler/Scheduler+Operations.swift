@@ -25,7 +25,7 @@ extension Scheduler {
     for operation in operations {
       switch insert(operation, to: host) {
       case .refused(let refusal):
-        for operation in operations.prefix(attached) { takeBack(operation) }
+        for operation in operations.prefix(attached) { withdraw(operation) }
         return refusal
       case .ready: ready.append(operation)
       case .blocked: if operation.isToldOfNothing { waiting.append(operation) }
@@ -126,8 +126,8 @@ extension Scheduler {
     return ownerQueue(for: isOwn ? nil : lifetime) ?? lastPhase.with { Borrowed($0.queueWithoutOwner) }
   }
 
-  /// Takes back `insert`, before the operation was counted. Somebody may have started it meanwhile; then it goes on without us.
-  mutating func takeBack(_ operation: OwnedOperation) {
+  /// Undoes `insert`, before the operation was counted. Somebody may have started it meanwhile; then it goes on without us.
+  mutating func withdraw(_ operation: OwnedOperation) {
     if let ownerQueue = operations.remove(operation)?.ownerQueue { ownerQueue.phase.finish(ownerQueue) }
     if operation.detach() { endedOperations += 1 }
   }
@@ -172,7 +172,7 @@ extension Scheduler {
 
   /// - Parameter isFromElsewhere: the thread is not that of the worker which has the operation's item, if one has.
   mutating func finish(_ operation: OwnedOperation, isFromElsewhere: Bool) {
-    // Unless it was taken back.
+    // Unless it was withdrawn.
     guard let entry = operations.remove(operation) else { return }
     if isFromElsewhere, !entry.isDetached, operation.didRun { setWorkerOutside(of: operation) }
     if operation.didRun { endedOperations += 1 }

@@ -79,17 +79,17 @@ extension Scheduler {
     guard worker.permit.isYielded, !worker.isOutside else { return nil }
     // What was taken and has not begun counts as running, and may stand behind anything.
     if let line = worker.permit.flow?.line, line.isRunning { reclaimBatches() }
-    guard !takeBackAtOnce(worker.permit) else { return nil }
+    guard !regainAtOnce(worker.permit) else { return nil }
     let thread = WaitingThread()
     askBack(worker.permit, .thread(thread))
     return thread
   }
 
-  private mutating func takeBackAtOnce(_ permit: Permit) -> Bool {
+  private mutating func regainAtOnce(_ permit: Permit) -> Bool {
     if !Mutation.returnsWithoutPermit.isOn {
       guard mayReturn(permit), !returning.contains(where: { mayReturn($0) }) else { return false }
     }
-    takeBack(permit)
+    regain(permit)
     return true
   }
 
@@ -106,7 +106,7 @@ extension Scheduler {
       if let waiter = returning.remove(permit) { admitted.append(waiter) }
       permit.ownerQueue?.returning -= 1
       permit.flow?.line?.returning -= 1
-      takeBack(permit)
+      regain(permit)
     }
     return admitted
   }
@@ -129,7 +129,7 @@ extension Scheduler {
     guard let permit = taskPermits[ObjectIdentifier(operation)] else { return true }
     permit.waits -= 1
     guard permit.waits == 0, permit.isYielded, !operation.isTaskCancelled || Mutation.cancelledTaskNeedsAPermit.isOn,
-      !takeBackAtOnce(permit)
+      !regainAtOnce(permit)
     else { return true }
     askBack(permit, waiter)
     return false
@@ -144,7 +144,7 @@ extension Scheduler {
   mutating func forgetTask(of operation: OwnedOperation) {
     guard !taskPermits.isEmpty, let permit = taskPermits.removeValue(forKey: ObjectIdentifier(operation)) else { return }
     stopAsking(permit)
-    if permit.isYielded { takeBack(permit) }
+    if permit.isYielded { regain(permit) }
   }
 
   /// The permit is not asked for any more: who did goes on without.
@@ -173,13 +173,13 @@ extension Scheduler {
     return ownerQueue.executing - ownerQueue.yielded < max(1, ownerLimit)
   }
 
-  private mutating func takeBack(_ permit: Permit) {
+  private mutating func regain(_ permit: Permit) {
     permit.isYielded = false
     yielded -= 1
-    takeOwnersBack(permit)
+    regainOwners(permit)
   }
 
-  private mutating func takeOwnersBack(_ permit: Permit) {
+  private mutating func regainOwners(_ permit: Permit) {
     guard let ownerQueue = permit.ownerQueue else { return }
     permit.ownerQueue = nil
     ownerQueue.yielded -= 1
@@ -202,13 +202,13 @@ extension Scheduler {
     guard worker.permit.isYielded else { return yield(worker.permit, bodyOf: nil) }
     // By the body, which is none any more: nothing of the owner's comes back.
     stopAsking(worker.permit)
-    takeOwnersBack(worker.permit)
+    regainOwners(worker.permit)
   }
 
   /// The worker looks for work again. It needs a permit like anybody who asks for work.
   mutating func comeBack(_ worker: ScheduledWorker) {
     guard worker.isOutside else { return }
     worker.isOutside = false
-    takeBack(worker.permit)
+    regain(worker.permit)
   }
 }
