@@ -149,14 +149,6 @@ protocol OwnerEndListener: AnyObject, Sendable {
 final class OwnerQueueDepartures {
   /// The lock makes its accesses exclusive.
   @exclusivity(unchecked) var ownerQueues: [OwnerQueue] = []
-
-  static func complete(_ ownerQueues: consuming [OwnerQueue]) {
-    guard !ownerQueues.isEmpty else { return }
-    for ownerQueue in copy ownerQueues { ownerQueue.lifetime?.leave(ownerQueue) }
-    // A lifetime that is only dropped ends with its last reference, which may be here.
-    let mayEnd = ownerQueues.contains { ownerQueue in ownerQueue.unretainedLifetime.map { $0.referenceCount == 1 } ?? false }
-    if mayEnd { DeferredReleases.add(contentsOf: ownerQueues) } else { DeferredReleases.addWithoutHaste(ownerQueues) }
-  }
 }
 
 /// A box, because most owner queues have none.

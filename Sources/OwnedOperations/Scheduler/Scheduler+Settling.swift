@@ -46,8 +46,7 @@ extension Scheduler {
   mutating func finish(_ count: Int, withoutRunning: Int = 0) {
     guard count > 0 else { return }
     unfinished -= count
-    // The progress has no code of the user's on platforms without key-value observing.
-    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count - withoutRunning) }
+    if progress != nil { noteProgress(count - withoutRunning) }
   }
 
   /// For those who want to know what is over now.
@@ -107,6 +106,6 @@ extension Scheduler {
     items.deallocate()
   }
 
-  /// Whether something is to be released after unlocking, which may run code of the user's.
-  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.ownerQueues.isEmpty }
+  /// Whether something is to be released after unlocking, or the progress to be told, which may run code of the user's.
+  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.ownerQueues.isEmpty || hasReport }
 }

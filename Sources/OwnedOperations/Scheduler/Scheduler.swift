@@ -114,6 +114,9 @@ struct Scheduler: ~Copyable {
   var progress: Progress?
   var underlyingQueue: DispatchQueue?
   /// The queue, weakly: owner queues, which may outlive it, tell it of ends.
+  /// Units that it is still to be told of, and whether somebody does; see `Scheduler+Progress`.
+  var dueProgress = 0
+  var isReporting = false
   var listener: (any OwnerEndListener & WorkerMaker)?
   /// Owns the operations that have no owner.
   var ownLifetime: OwnerLifetime
@@ -155,7 +158,9 @@ struct Scheduler: ~Copyable {
   }
 
   var isBarrierDue: Bool {
-    !isBarrierRunning && firstPhase.with { $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) }
+    guard !isBarrierRunning, firstPhase.with({ $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) })
+    else { return false }
+    return isProgressKnown
   }
 
   // MARK: Adding

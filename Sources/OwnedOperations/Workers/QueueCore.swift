@@ -125,6 +125,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     if driver != nil { giveToDriver(&worker) }
     let asksForMonitor = scheduler.takeMonitorRequest()
     let waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters() : []
+    let report = scheduler.beginReport()
     var deferredReleases: [TakenWork] = []
     swap(&deferredReleases, &scheduler.deferredReleases)
     var departed: [OwnerQueue] = []
@@ -135,13 +136,15 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     if asksForMonitor { scheduleLookAtWorkers() }
     worker?.dispatch()
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
-    for waiter in waiters { waiter.resume() }
+    if report == nil { for waiter in waiters { waiter.resume() } }
     for waiter in admitted { waiter.resume() }
     OwnerQueueDepartures.complete(departed)
     for work in deferredReleases {
       work.cancelNodes()
       work.release()
     }
+    guard let report else { return }
+    if followUp.reportsInBackground { tellInBackground(report, waiters) } else { tell(report, waiters) }
   }
 
   /// Under the lock, which the driver's may be taken under: whoever sees work in the queue finds the step that runs it, too. Threads may
