@@ -66,7 +66,7 @@ public final class OwnerScopedQueue: Sendable {
   ) {
     var scheduler = Scheduler(
       name: name ?? "OwnerScopedQueue", limit: Self.checkedLimit(limit), qualityOfService: qualityOfService,
-      underlyingQueue: underlyingQueue, ownLifetime: ownLifetime)
+      underlyingQueue: underlyingQueue, ownLifetime: ownLifetime, processors: Processors.count)
     scheduler.limitAsSet = limit
     if let driving { scheduler.setDriving(driving) }
     core = QueueCore(scheduler, driver: driving?.driver)

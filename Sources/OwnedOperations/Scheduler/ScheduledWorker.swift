@@ -55,8 +55,8 @@ class ScheduledWorker: BlockingObserver {
   /// How many items to take: as many as take some 50 us, and never so many that other workers have to go without.
   /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
   ///   that comes later has to wait for more than one job of each of the others.
-  final func batchLimit(ready: Int, turns: Int) -> Int {
-    max(1, min(batchSize, ready / Processors.count, Mutation.turnsAreTakenInAdvance.isOn ? .max : turns / (2 * Processors.count)))
+  final func batchLimit(ready: Int, turns: Int, processors: Int) -> Int {
+    max(1, min(batchSize, ready / processors, Mutation.turnsAreTakenInAdvance.isOn ? .max : turns / (2 * processors)))
   }
 
   // MARK: What only its thread's side knows

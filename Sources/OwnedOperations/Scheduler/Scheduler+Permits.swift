@@ -42,7 +42,7 @@ extension Scheduler {
   private func hasProcessor(beside others: Int) -> Bool {
     // Those that are asleep are a part of what the share is the mean of: to leave them out there would count them twice.
     let bodies = others - waiting - extraWorkers
-    return bodies - blockedWorkers < Processors.count || processorShare.leavesRoom(beside: bodies)
+    return bodies - blockedWorkers < processors || processorShare.leavesRoom(beside: bodies, of: processors)
   }
 
   // MARK: Waits
@@ -211,4 +211,11 @@ extension Scheduler {
     worker.isOutside = false
     regain(worker.permit)
   }
+}
+
+extension ProcessorShare {
+  /// Whether that many bodies at a time, and one more, leave a quarter of the processors unused.
+  ///
+  /// What bodies use together can't be more than there is: were all of it theirs, there would be room for ever more of them.
+  func leavesRoom(beside bodies: Int, of processors: Int) -> Bool { (bodies + 1) * value <= processors * Self.whole * 3 / 4 }
 }

@@ -66,6 +66,8 @@ struct Scheduler: ~Copyable {
   var itemTime = Self.unknownTime
   /// Of bodies, lately.
   var processorShare = ProcessorShare()
+  /// How many there are.
+  let processors: Int
   var waits = WaitList()
   var isSuspended = false
   var isBarrierRunning = false
@@ -134,7 +136,10 @@ struct Scheduler: ~Copyable {
   /// something: 100 of 1,480 instructions for each job.
   private let staysInPlace = Atomic<Bool>(true)
 
-  init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, ownLifetime: OwnerLifetime) {
+  init(
+    name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, ownLifetime: OwnerLifetime,
+    processors: Int
+  ) {
     let phase = BarrierPhase(fairness: .firstComeFirstServed, departures: departures)
     phases = BarrierPhaseList(phase)
     firstPhase = Borrowed(phase)
@@ -144,6 +149,7 @@ struct Scheduler: ~Copyable {
     self.qualityOfService = qualityOfService
     self.underlyingQueue = underlyingQueue
     self.ownLifetime = ownLifetime
+    self.processors = processors
   }
 
   /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active
@@ -238,7 +244,11 @@ struct Scheduler: ~Copyable {
         guard phase.readyLevels != 0 else { return nil }
         worker.takesOne = takesOne
         if isDriven, let shuffler, limit != 1 { phase.shuffle(by: shuffler, ownerLimit: ownerLimit) }
-        let most = worker.takesOne ? 1 : worker.batchLimit(ready: phase.readyCount, turns: fairness == .roundRobin ? phase.turns : .max)
+        let most =
+          worker.takesOne
+          ? 1
+          : worker.batchLimit(
+            ready: phase.readyCount, turns: fairness == .roundRobin ? phase.turns : .max, processors: processors)
         return phase.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
       if firstPhase.with({ $0.hasHeldForLine }) { monitorLines() }
