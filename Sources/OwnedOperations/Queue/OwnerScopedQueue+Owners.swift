@@ -279,12 +279,7 @@ extension OwnerScopedQueue {
     get { core.read { $0.ownerLimitAsSet } }
     set {
       let limit = Self.checkedLimit(newValue)
-      core.mutate { scheduler, _ in
-        scheduler.ownerLimit = limit
-        scheduler.ownerLimitAsSet = newValue
-        scheduler.reclaimBatches()
-        for phase in scheduler.phases { phase.forEachOwnerQueue { phase.release($0, ownerLimit: limit) } }
-      }
+      core.mutate { scheduler, _ in scheduler.setOwnerLimit(limit, asSet: newValue) }
     }
   }
 
@@ -294,11 +289,7 @@ extension OwnerScopedQueue {
   public var ownerFairness: OwnerFairness {
     get { core.read { $0.fairness } }
     set {
-      core.mutate { scheduler, _ in
-        scheduler.fairness = newValue
-        scheduler.reclaimBatches()
-        for phase in scheduler.phases { phase.setFairness(newValue) }
-      }
+      core.mutate { scheduler, _ in scheduler.setFairness(newValue) }
     }
   }
 }

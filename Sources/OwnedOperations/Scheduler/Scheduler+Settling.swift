@@ -35,6 +35,23 @@ extension Scheduler {
     finish(finished, withoutRunning: notRun)
   }
 
+  /// A node of a graph threw.
+  mutating func countFailedNode(of ownerQueue: OwnerQueue) {
+    ownerQueue.phase.finish(ownerQueue)
+    statistics.count(WorkBatch.Tally(failed: 1))
+    finish(1)
+  }
+
+  /// - Parameter skipped: how many of the nodes because their owner had ended.
+  mutating func countCancelledNodes(_ count: Int, skipped: Int, of ownerQueue: OwnerQueue, level: Int) {
+    ownerQueue.phase.finish(ownerQueue, count: count)
+    noteDead(count, level: level, of: ownerQueue)
+    statistics.cancelled += count
+    statistics.skippedForEndedOwners += skipped
+    finish(count, withoutRunning: count)
+    afterFinish(of: ownerQueue)
+  }
+
   /// Something of the owner's is over: another turn of its may be due, or its owner queue.
   mutating func afterFinish(of ownerQueue: OwnerQueue) {
     guard !ownerQueue.isRemoved else { return }

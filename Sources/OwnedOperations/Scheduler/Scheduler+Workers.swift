@@ -91,15 +91,21 @@ extension Scheduler {
     return isLast
   }
 
-  /// What workers are made from has changed. Those that have a batch finish it, and nothing that is added from now on.
-  mutating func discardFormerWorkers() {
-    workerGeneration += 1
-    workers.removeResting()
-    closeNestedWork()
-  }
+  // MARK: What an idle queue doesn't need
 
   /// Whether there is no work, and no worker that would see to what an idle queue doesn't need.
   var hasRunOut: Bool { unfinished == 0 && workers.activeCount == 0 }
+
+  /// The workers that rest, to be let go of after unlocking; none if others are active.
+  mutating func takeRestingOfIdle() -> [ScheduledWorker] { workers.activeCount == 0 ? workers.removeResting() : [] }
+
+  /// Those that `removeIfIdle` may take out; none if there is work. Linear in the owners.
+  var ownerQueuesOfIdle: [OwnerQueue] { unfinished == 0 ? phases[0].idleOwnerQueues : [] }
+
+  /// Those that still have no work leave their phases.
+  mutating func removeIfIdle(_ ownerQueues: ArraySlice<OwnerQueue>) {
+    for ownerQueue in ownerQueues where !ownerQueue.isRemoved { ownerQueue.phase.removeIfIdle(ownerQueue) }
+  }
 
   // MARK: Handing over
 
@@ -132,7 +138,7 @@ extension Scheduler {
   }
 
   /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
-  private mutating func endHandoff() {
+  mutating func endHandoff() {
     guard let worker = handoff?.object else { return }
     handoff = nil
     reclaimBatch(from: worker)

@@ -114,11 +114,11 @@ struct Scheduler: ~Copyable {
   var name: String
   var qualityOfService: QualityOfService
   var progress: Progress?
-  var underlyingQueue: DispatchQueue?
-  /// The queue, weakly: owner queues, which may outlive it, tell it of ends.
   /// Units that it is still to be told of, and whether somebody does; see `Scheduler+Progress`.
   var dueProgress = 0
   var isReporting = false
+  var underlyingQueue: DispatchQueue?
+  /// The queue, weakly: owner queues, which may outlive it, tell it of ends.
   var listener: (any OwnerEndListener & WorkerMaker)?
   /// Owns the operations that have no owner.
   var ownLifetime: OwnerLifetime
@@ -298,26 +298,6 @@ struct Scheduler: ~Copyable {
   mutating func nextSerial() -> UInt64 {
     lastSerial += 1
     return lastSerial
-  }
-
-  // MARK: Suspending owners
-
-  func isSuspended(_ lifetime: OwnerLifetime) -> Bool { !suspendedOwners.isEmpty && suspendedOwners.contains(lifetime.id) }
-
-  mutating func setSuspended(_ suspended: Bool, _ lifetime: OwnerLifetime) {
-    if suspended {
-      // The owner queue is what hears of the owner's end, as long as it is there.
-      guard ownerQueue(for: Borrowed(lifetime)) != nil else { return }
-      suspendedOwners.insert(lifetime.id)
-    } else {
-      suspendedOwners.remove(lifetime.id)
-    }
-    reclaimBatches()
-    for phase in phases {
-      guard let ownerQueue = phase.existingOwnerQueue(for: lifetime) else { continue }
-      ownerQueue.isSuspended = suspended
-      phase.release(ownerQueue, ownerLimit: ownerLimit)
-    }
   }
 
   // MARK: A worker's way
