@@ -118,6 +118,39 @@ import Testing
     #expect(queue.drain(second) == ["second"])
   }
 
+  // MARK: Settings
+
+  /// To let go of workers takes long, and the queue that they ran on may be the user's: that is for whoever sets something, when the lock
+  /// is free.
+  @Test func whatASettingReplacesIsHandedToWhoSetsIt() {
+    let queue = ScheduledQueue()
+    var worker = queue.add("first")
+    #expect(queue.drain(worker) == ["first"])
+    weak let former = worker
+    worker = nil
+    queue.forgetSent()
+    var replaced: Scheduler.Replaced?
+    queue.change { scheduler, _ in replaced = scheduler.setQualityOfService(.utility) }
+    #expect(former != nil)
+    withExtendedLifetime(replaced) {}
+    replaced = nil
+    #expect(former == nil)
+  }
+
+  @Test func anUnderlyingQueueIsSetOnlyIfThereIsNoWork() {
+    let queue = ScheduledQueue()
+    let underlying = DispatchQueue(label: "underlying")
+    var isSet = false
+    queue.change { scheduler, _ in scheduler.setSuspended(true) }
+    queue.add("first")
+    queue.change { scheduler, _ in isSet = scheduler.setUnderlyingQueue(underlying) != nil }
+    #expect(!isSet && queue.scheduler.underlyingQueue == nil)
+    let worker = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
+    #expect(queue.drain(worker) == ["first"])
+    queue.change { scheduler, _ in isSet = scheduler.setUnderlyingQueue(underlying) != nil }
+    #expect(isSet && queue.scheduler.underlyingQueue === underlying)
+  }
+
   // MARK: Barriers
 
   @Test func aBarrierWaitsForWhatWasAddedBeforeAndHoldsWhatComesAfter() {
@@ -333,6 +366,8 @@ private final class ScheduledQueue {
   }
 
   var text: String { scheduler.description }
+
+  func forgetSent() { sent = [] }
 
   struct Outcome {
     var worker: Worker?
