@@ -81,15 +81,15 @@ import Testing
   @Test func whatIsReleasedWithoutHasteGoesWhateverComesFirst() {
     ModelExplorer("relay: add without haste, twice | add without haste", earlyTimeouts: 2, timePasses: true).expectNothing(preemptions: 2) {
       run in
-      let gatherer = ReleaseGatherer(most: 2)
+      let gatherer = Gatherer<AnyObject>(most: 2) { DeferredReleases.add(contentsOf: $0) }
       let gone = ModelFlag()
       run.concurrently(
         (
           "one",
           {
-            for _ in 0..<2 { gatherer.add([Gathered(run, gone)]) }
+            for _ in 0..<2 { gatherer.add(Gathered(run, gone)) }
           }
-        ), ("other", { gatherer.add([Gathered(run, gone)]) }))
+        ), ("other", { gatherer.add(Gathered(run, gone)) }))
       run.wait("release") { gone.count == 3 }
     }
   }

@@ -146,6 +146,28 @@ import Testing
     }
   }
 
+  /// As above, for the nodes of two graphs.
+  @Test func whatTheNodesOfTwoGraphsHaveCapturedWaitsForTheOthers() {
+    Self.explore("two graphs, suspended, whose captures wait for each other's | end | cancel both", timePasses: true) { run, scene in
+      let gone = ModelFlag()
+      let semaphores = [Semaphore(), Semaphore()]
+      scene.queue.isSuspended = true
+      let runs = (0..<2).compactMap { number -> GraphRun? in
+        let leaving = Leaving {
+          semaphores[number].signal()
+          semaphores[1 - number].wait()
+          gone.count += 1
+        }
+        let graph = OperationGraph(lifetime: scene.lifetime)
+        graph.node { withExtendedLifetime(leaving) {} }
+        return try? graph.run(on: scene.queue)
+      }
+      run.concurrently(("end", { scene.lifetime.end() }), ("cancel", { for graphRun in runs { graphRun.cancel() } }))
+      run.wait("release") { gone.count == 2 }
+      run.expect(runs.count == 2 && runs.allSatisfy(\.isFinished), "a run has not finished")
+    }
+  }
+
   /// The body ends its owner, whose hook, on the body's thread, waits for the queue; the owner's other work goes, that of others runs.
   @Test func aHookWaitsForTheQueueInsideOfABody() {
     Self.explore("async, which ends its owner, whose hook waits for the queue | async of another owner") { run, scene in

@@ -187,6 +187,28 @@ import Testing
     withExtendedLifetime(observation) {}
   }
 
+  /// Whoever cancels the last node may be anybody: a thread that others depend on, or the reaper.
+  @Test(arguments: [false, true]) func whoCancelsTheLastNodeDoesNotWaitForTheDeinitsOfWhatTheyCaptured(byItsOwner: Bool) throws {
+    let (queue, barrier, lifetime) = (OwnerScopedQueue(), Barrier(), OwnerLifetime())
+    queue.isSuspended = true
+    let run = try {
+      let graph = OperationGraph(lifetime: lifetime)
+      let probe = DeinitProbe { barrier.pass() }
+      graph.node { withExtendedLifetime(probe) {} }
+      return try graph.run(on: queue)
+    }()
+    if byItsOwner {
+      lifetime.end()
+      #expect(eventually { run.isFinished })
+    } else {
+      #expect(returns { run.cancel() })
+    }
+    #expect(run.isFinished)
+    #expect(barrier.isReached(by: 1))
+    barrier.open()
+    LifetimeReaper.waitUntilIdle()
+  }
+
   /// The lifetime of an object that nobody tells of: whoever asks finds out, and the hooks run in the background.
   @Test func hookOfALifetimeThatIsFoundDeadMayBlock() {
     let barrier = Barrier()

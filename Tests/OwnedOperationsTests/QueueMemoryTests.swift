@@ -100,6 +100,7 @@ import Testing
       for _ in 0..<10 { _ = graph.node { deinitProbe.mustNotRun() } }
       try graph.run(on: queue).cancel()
     }
+    DeferredReleases.waitUntilIdle()
     #expect(live.value == 0)
     #expect(itemCount(in: queue) < 500)
     queue.isSuspended = false

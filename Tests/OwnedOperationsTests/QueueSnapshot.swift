@@ -53,14 +53,14 @@ struct QueueSnapshot {
 /// What a queue's scheduler knew of one owner, in one phase.
 struct OwnerSnapshot {
   let lifetime: OwnerLifetime?
-  let isHeldBack, hasEnded: Bool
+  let isHeldBack, hasEnded, isAtRest: Bool
   /// Those that lie in its flows.
   let items: Int
   let lines: Int
 
   fileprivate init(_ ownerQueue: OwnerQueue) {
     lifetime = ownerQueue.lifetime
-    (isHeldBack, hasEnded) = (ownerQueue.isHeldBack, ownerQueue.hasEnded)
+    (isHeldBack, hasEnded, isAtRest) = (ownerQueue.isHeldBack, ownerQueue.hasEnded, ownerQueue.isAtRest)
     var (items, lines) = (0, 0)
     for level in 0..<PriorityLevel.count {
       items += ownerQueue.flow(at: level)?.work.count ?? 0

@@ -65,7 +65,7 @@ extension GraphRun {
         queue.list(found, of: self)
       }
       if !found.doomed.isEmpty { cancelNodes(found.doomed, otherwise: .cancelled, on: queue) }
-      if found.isSink { sinksDidFinish(1, on: queue) }
+      if found.isSink { sinksDidFinish(1, on: queue, isOnWorker: true) }
       guard goesOn, let next = found.next else { return }
       worker.letGoOfNodeOwner(unlessNext: arrays.attributes[Int(next)].holdsOwner)
       node = next

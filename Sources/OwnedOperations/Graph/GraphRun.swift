@@ -248,12 +248,18 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   }
 
   /// Nodes without successors have finished.
-  /// - Parameter queue: nil if it is being deinitialised.
-  func sinksDidFinish(_ count: Int, on queue: QueueCore?) {
+  /// - Parameters:
+  ///   - queue: nil if it is being deinitialised.
+  ///   - isOnWorker: on the thread that has run the last of them. What the nodes captured is released there, and is no body. It goes in the
+  ///     background if the last was cancelled: whoever cancels may be anybody.
+  func sinksDidFinish(_ count: Int, on queue: QueueCore?, isOnWorker: Bool = false) {
     guard unfinishedSinks.subtract(count, ordering: .acquiringAndReleasing).newValue == 0 else { return }
-    // What they captured is released here, and is no body.
-    ThreadSlot.blockingObserver.object(BlockingObserver.self)?.bodyDidEnd(of: self)
-    bodies = nil
+    if isOnWorker || Mutation.capturesOfNodesGoWithTheCanceller.isOn {
+      ThreadSlot.blockingObserver.object(BlockingObserver.self)?.bodyDidEnd(of: self)
+      bodies = nil
+    } else if let bodies = bodies.take() {
+      DeferredReleases.add(consume bodies)
+    }
     queue?.forget(self)
     lifetimes[0].with { $0.leave(self) }
     var (waiters, actions): ([Waiter], [@Sendable (GraphRun) -> Void]) = ([], [])

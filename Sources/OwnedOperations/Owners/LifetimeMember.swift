@@ -9,23 +9,35 @@ protocol LifetimeMember: AnyObject, Sendable {
   /// Where the member stands in its lifetime's list. Written and read by ``MemberList`` only, under the lifetime's lock.
   var memberIndex: Int32 { get set }
 
+  /// Whether the member has nothing pending, so that there is no haste to tell it of an end. A hint: it may be out of date, but not for
+  /// who has given the member work, or been told that it is finished. Asked under the lifetime's lock, also while the member
+  /// deinitialises.
+  var isAtRest: Bool { get }
+
   /// The owner has ended. Called once, on a thread of the reaper's, if the member had joined by then and not left.
   /// What is the user's is not run or released here, but handed to ``DeferredCalls`` and ``DeferredReleases``.
   func lifetimeDidEnd()
+}
+
+extension LifetimeMember {
+  var isAtRest: Bool { false }
 }
 
 /// How a list deals with members that it knows by address only: without taking a reference, which could turn out to be the last one, under
 /// the lifetime's lock, and costs more than all the rest.
 final class MemberKind: Sendable {
   private let setIndex: @Sendable (Int32, UnsafeMutableRawPointer) -> Void
+  private let isAtRest: @Sendable (UnsafeMutableRawPointer) -> Bool
   private let member: @Sendable (AnyObject) -> any LifetimeMember
 
   init<Member: LifetimeMember>(of kind: Member.Type) {
     setIndex = { index, member in Borrowed<Member>(address: member).with { $0.memberIndex = index } }
+    isAtRest = { member in Borrowed<Member>(address: member).with { $0.isAtRest } }
     member = { unsafeDowncast($0, to: Member.self) }
   }
 
   func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) { setIndex(index, member) }
+  func isAtRest(_ member: UnsafeMutableRawPointer) -> Bool { isAtRest(member) }
   func member(_ object: AnyObject) -> any LifetimeMember { member(object) }
 }
 
@@ -54,6 +66,18 @@ struct MemberList {
 
   var count: Int { entries.count }
   var capacity: Int { entries.capacity }
+
+  /// An end takes constant time.
+  private static let mostAsked = 4
+
+  /// Whether all members are at rest. More than a few are not asked.
+  var areAtRest: Bool {
+    guard entries.count <= Self.mostAsked else { return false }
+    return entries.allSatisfy { entry in
+      guard let address = entry.reference?.address else { return true }
+      return entry.kind.with { $0.isAtRest(address) }
+    }
+  }
 
   mutating func insert<Member: LifetimeMember>(_ member: Member) {
     member.memberIndex = Int32(truncatingIfNeeded: entries.count)

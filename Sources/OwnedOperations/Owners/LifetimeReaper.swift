@@ -16,10 +16,31 @@ enum LifetimeReaper {
     private static let batch = 256
   #endif
 
-  /// Any thread; constant time.
-  static func reap(_ lifetime: OwnerLifetime) {
+  /// Owners whose members are at rest: nothing is to be cancelled, and their memory may go a little later. To wake a thread for each would
+  /// cost connections and cells, which mostly end so, more than all the rest.
+  private static let resting = Gatherer<OwnerLifetime> { lifetimes in
+    let lifetimes = TakenElements(lifetimes)
+    relay.add(RelaySteps(count: lifetimes.count) { index in sweep(lifetimes.take(index)) })
+  }
+
+  /// Any thread; amortised constant time.
+  /// - Parameter hasHaste: the members hear of it at once, and not only within a tenth of a second.
+  static func reap(_ lifetime: OwnerLifetime, hasHaste: Bool = true) {
     if !held.isEmpty, held.contains(lifetime.id) { return }
+    guard hasHaste || isPartOfModel else { return resting.add(lifetime) }
     relay.add(RelaySteps(count: 1) { _ in sweep(lifetime) })
+  }
+
+  private static var hasResting: Bool { !isPartOfModel && !resting.isEmpty }
+  private static func handOverResting() { if hasResting { resting.handOver() } }
+
+  /// A model's run leaves nothing to the next.
+  private static var isPartOfModel: Bool {
+    #if OWNED_OPERATIONS_MODEL
+      ModelRun.thread != nil
+    #else
+      false
+    #endif
   }
 
   /// Ends the lifetime in the background, for those who may not run its hooks. Any thread.
@@ -48,6 +69,7 @@ enum LifetimeReaper {
 
   /// Calls the body when those handed over before have been swept, and told as far as they were.
   static func pass(_ body: @escaping @Sendable () -> Void) {
+    handOverResting()
     relay.add(RelaySteps(count: 1) { _ in body() })
   }
 
@@ -83,9 +105,10 @@ enum LifetimeReaper {
   /// Not from inside any of that.
   static func waitUntilIdle() {
     repeat {
+      handOverResting()
       relay.waitUntilIdle()
       DeferredCalls.waitUntilIdle()
       DeferredReleases.waitUntilIdle()
-    } while !(relay.isAtRest && DeferredCalls.isIdle && DeferredReleases.isIdle && !DeferredReleases.hasGathered)
+    } while !(relay.isAtRest && DeferredCalls.isIdle && DeferredReleases.isIdle && !DeferredReleases.hasGathered && !hasResting)
   }
 }

@@ -136,12 +136,12 @@ extension OwnerLifetime {
       }
     }
     self.word.store(word, ordering: .releasing)
-    let hasMembers = guarded.members.count > 0
+    let (hasMembers, areAtRest) = (guarded.members.count > 0, guarded.members.areAtRest)
     if Mutation.hooksRunUnderTheLock.isOn, let hooks { for hook in hooks.close() { hook.run(id) } }
     lock.unlock()
     if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
     OwnerIDRegistry.shared.markEnded(id, on: page)
-    if hasMembers { LifetimeReaper.reap(self) }
+    if hasMembers { LifetimeReaper.reap(self, hasHaste: !areAtRest) }
     return closed
   }
 

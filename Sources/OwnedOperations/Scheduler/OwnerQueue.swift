@@ -1,3 +1,5 @@
+import Synchronization
+
 /// What a queue knows of one owner: its pending work by priority, and how much of it is unfinished and executing.
 ///
 /// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime and so hears of the end; the
@@ -66,10 +68,16 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
 
   @inline(__always)  // for each job
   func changeUnfinished(by count: Int) {
+    let wasAtRest = unfinished == 0
     unfinished += count
+    if wasAtRest != (unfinished == 0) { rest.store(!wasAtRest, ordering: .relaxed) }
     guard let awaited else { return }
     if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
   }
+
+  /// `unfinished == 0`, for who doesn't have the queue's lock.
+  private let rest = Atomic(true)
+  var isAtRest: Bool { rest.load(ordering: .relaxed) }
 
   /// Nothing refers to the owner queue or its flows.
   var isIdle: Bool {

@@ -1,5 +1,3 @@
-import Dispatch
-
 /// The one place where what is the user's is released in the background: captures, operations, owners.
 ///
 /// The last reference to an object runs its deinit, which may wait for a queue, a semaphore, or for ever. So it is handed over here: on a
@@ -50,7 +48,7 @@ enum DeferredReleases {
 
   // MARK: Without haste
 
-  private static let gatherer = ReleaseGatherer()
+  private static let gatherer = Gatherer<AnyObject> { add(contentsOf: $0) }
 
   /// Releases objects within a tenth of a second: to wake a thread for each would cost more than all the rest. For what is small and keeps
   /// nothing of the user's that nobody else holds.
@@ -58,59 +56,11 @@ enum DeferredReleases {
     #if OWNED_OPERATIONS_MODEL
       if ModelRun.thread != nil { return add(contentsOf: objects) }  // a run leaves nothing to the next
     #endif
-    gatherer.add(objects)
+    gatherer.add(contentsOf: objects)
   }
 
   /// For tests.
   static var hasGathered: Bool { !gatherer.isEmpty }
-}
-
-/// Objects that are to be released, until there are many, or a timer goes off.
-///
-/// While there are any, the timer is set, or is about to take them: it says that it isn't set any more before it takes what there is.
-final class ReleaseGatherer: Sendable {
-  private struct State {
-    var objects: [AnyObject] = []
-    var isTimerSet = false
-  }
-
-  private let state = Locked(State())
-  private let most: Int
-  private static let interval = DispatchTimeInterval.milliseconds(100)
-  private static let timerQueue = DispatchQueue(label: "OwnedOperations.releases")
-
-  /// - Parameter most: with how many it doesn't wait for the timer.
-  init(most: Int = 1024) { self.most = most }
-
-  var isEmpty: Bool { state.withLock { $0.objects.isEmpty } }
-
-  func add<Object: AnyObject>(_ objects: consuming [Object]) {
-    let (isTimerDue, full) = state.withLock { state in
-      for object in copy objects { state.objects.append(object) }  // to cast the array would ask each for its class
-      objects = []  // the caller's goes under the lock, and is never the last
-      let full = state.objects.count >= most ? state.objects : []
-      if !full.isEmpty { state.objects = [] }
-      defer { state.isTimerSet = true }
-      return (!state.isTimerSet, full)
-    }
-    if isTimerDue { Uptime.call(after: Self.interval, on: Self.timerQueue) { [self] in timerDidFire() } }
-    DeferredReleases.add(contentsOf: consume full)
-  }
-
-  private func timerDidFire() {
-    if Mutation.gathererForgetsItsTimer.isOn { handOver() }
-    state.withLock { $0.isTimerSet = false }
-    if !Mutation.gathererForgetsItsTimer.isOn { handOver() }
-  }
-
-  /// Hands over what has been gathered.
-  func handOver() {
-    let objects = state.withLock { state in
-      defer { state.objects = [] }
-      return state.objects
-    }
-    DeferredReleases.add(contentsOf: consume objects)
-  }
 }
 
 /// Code of the user's that the library calls in the background, and which may block: `didCancel`, observers, hooks.

@@ -5,7 +5,8 @@ import Synchronization
 ///
 /// Whoever wants something of the queue hands `mutate` a closure. It gets the scheduler for itself, decides, and returns; what follows from
 /// the decision is done when the lock is free: a worker is dispatched, those whose wait is over are woken, what was taken out is released.
-/// So no hold of the lock crosses the end of a function, nothing under it calls out, and nobody has to remember to follow up.
+/// So no hold of the lock crosses the end of a function, nothing under it calls out, and nobody has to remember to follow up. (`read`
+/// only looks, and `note` is for changes after which nothing can be due.)
 ///
 /// Work that lies outside of the scheduler, uncounted, is taken in first: what workers have kept (`NestedWork`).
 ///
@@ -46,11 +47,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   /// Changes the scheduler, and follows up.
   @inline(__always)  // or the closure would be made, and what it captures boxed, at each call
   func mutate<Result: ~Copyable>(_ body: (inout Scheduler, inout FollowUp) -> Result) -> Result {
-    var followUp = FollowUp()
-    enter()
-    let result = body(&scheduler, &followUp)
-    unlock(followUp)
-    return result
+    mutate(with: ()) { scheduler, followUp, _ in body(&scheduler, &followUp) }
   }
 
   /// Changes the scheduler with something that goes into it, without a copy; and follows up.
@@ -59,31 +56,41 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     with argument: consuming Argument, _ body: (inout Scheduler, inout FollowUp, consuming Argument) -> Result
   ) -> Result {
     var followUp = FollowUp()
-    enter()
+    lock.lock()
+    takeIn()
     let result = body(&scheduler, &followUp, argument)
-    unlock(followUp)
+    guard hasMoreDue(followUp) else {
+      let due = takeWorker(followUp)
+      lock.unlock()
+      perform(due)
+      return result
+    }
+    let due = takeAll(followUp)
+    lock.unlock()
+    performAll(due, followUp)
     return result
   }
 
   /// Looks.
   @inline(__always)  // as above
   func read<Result: ~Copyable>(_ body: (borrowing Scheduler) -> Result) -> Result {
-    enter()
-    defer { lock.unlock() }
-    return body(scheduler)
+    lock.withLock {
+      takeIn()
+      return body(scheduler)
+    }
   }
 
   /// Changes what nobody else waits for; or under a lock of somebody else's, who sees to it that `followUp` comes when that is free.
   @inline(__always)  // as above
   func note<Result: ~Copyable>(_ body: (inout Scheduler) -> Result) -> Result {
-    enter()
-    defer { lock.unlock() }
-    return body(&scheduler)
+    lock.withLock {
+      takeIn()
+      return body(&scheduler)
+    }
   }
 
-  /// Takes the lock, and takes in what lies outside of the scheduler.
-  private func enter() {
-    lock.lock()
+  /// Under the lock: takes in what lies outside of the scheduler.
+  private func takeIn() {
     guard hint.hasNestedWork else { return }
     hint.forgetNestedWork()
     scheduler.takeInNestedWork()
@@ -104,47 +111,79 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
 
   // MARK: Following up
 
-  @inline(__always)  // a few looks, most often, in which nothing is found
-  private func unlock(_ followUp: borrowing FollowUp) {
-    guard !followUp.hasQuestion, scheduler.returning.isEmpty || Mutation.forgetsWhoReturns.isOn, !scheduler.hasReleases,
-      !scheduler.hasDueWaiters
-    else { return unlockWholly(followUp) }
+  /// What most changes have made due, to be done when the lock is free.
+  private struct DueWorker {
+    let worker: ScheduledWorker?
+    let asksForMonitor: Bool
+  }
+
+  /// What some have, beside that.
+  private final class DueWork {
+    let admitted: [Waiter]
+    let worker: DueWorker
+    var waiters: [Waiter] = []
+    var deferredReleases: [TakenWork] = []
+    var departed: [OwnerQueue] = []
+    var report: Scheduler.Report?
+
+    init(admitted: [Waiter], worker: DueWorker) {
+      self.admitted = admitted
+      self.worker = worker
+    }
+  }
+
+  // Under the lock, after a change:
+
+  private func hasMoreDue(_ followUp: borrowing FollowUp) -> Bool {
+    followUp.hasQuestion || !(scheduler.returning.isEmpty || Mutation.forgetsWhoReturns.isOn) || scheduler.hasReleases
+      || scheduler.hasDueWaiters
+  }
+
+  /// Decides whether a worker is due, and says in the hint what has come of the change.
+  @inline(__always)  // for each job
+  private func takeWorker(_ followUp: borrowing FollowUp) -> DueWorker {
     var worker = followUp.worker?.object ?? scheduler.workerToDispatch()
     if driver != nil { giveToDriver(&worker) }
     let asksForMonitor = scheduler.takeMonitorRequest()
     updateHint()
-    lock.unlock()
-    if asksForMonitor { scheduleLookAtWorkers() }
-    worker?.dispatch()
+    return DueWorker(worker: worker, asksForMonitor: asksForMonitor)
   }
 
   @inline(never)
-  private func unlockWholly(_ followUp: borrowing FollowUp) {
-    let admitted = scheduler.admitReturning()
-    var worker = followUp.worker?.object ?? scheduler.workerToDispatch()
-    if driver != nil { giveToDriver(&worker) }
-    let asksForMonitor = scheduler.takeMonitorRequest()
-    let waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters() : []
-    let report = scheduler.beginReport()
-    var deferredReleases: [TakenWork] = []
-    swap(&deferredReleases, &scheduler.deferredReleases)
-    var departed: [OwnerQueue] = []
-    swap(&departed, &scheduler.departures.ownerQueues)
+  private func takeAll(_ followUp: borrowing FollowUp) -> DueWork {
+    let admitted = scheduler.admitReturning()  // before a worker is looked for: they have their permits first
+    let due = DueWork(admitted: admitted, worker: takeWorker(followUp))
+    if scheduler.hasDueWaiters { due.waiters = scheduler.takeDueWaiters() }
+    due.report = scheduler.beginReport()
+    swap(&due.deferredReleases, &scheduler.deferredReleases)
+    swap(&due.departed, &scheduler.departures.ownerQueues)
     updateHint()
-    lock.unlock()
+    return due
+  }
+
+  // When the lock is free:
+
+  private func perform(_ due: DueWorker) {
+    if due.asksForMonitor { scheduleLookAtWorkers() }
+    due.worker?.dispatch()
+  }
+
+  @inline(never)
+  private func performAll(_ due: DueWork, _ followUp: borrowing FollowUp) {
     WorkerThreads.stopLooking()  // what is released is somebody's, and those who are woken may come back
-    if asksForMonitor { scheduleLookAtWorkers() }
-    worker?.dispatch()
+    perform(due.worker)
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
-    if report == nil { for waiter in waiters { waiter.resume() } }
-    for waiter in admitted { waiter.resume() }
+    if due.report == nil { for waiter in due.waiters { waiter.resume() } }
+    for waiter in due.admitted { waiter.resume() }
+    var departed: [OwnerQueue] = []
+    swap(&departed, &due.departed)  // none of the references stays here: it could be the last
     OwnerQueueDepartures.complete(departed)
-    for work in deferredReleases {
+    for work in due.deferredReleases {
       work.cancelNodes()
       work.release()
     }
-    guard let report else { return }
-    if followUp.reportsInBackground { tellInBackground(report, waiters) } else { tell(report, waiters) }
+    guard let report = due.report else { return }
+    if followUp.reportsInBackground { tellInBackground(report, due.waiters) } else { tell(report, due.waiters) }
   }
 
   /// Under the lock, which the driver's may be taken under: whoever sees work in the queue finds the step that runs it, too. Threads may

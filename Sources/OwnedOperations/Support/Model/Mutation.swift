@@ -183,6 +183,8 @@ enum Mutation: String, CaseIterable {
   case capturesGoUnderTheLock  // whatWasCancelledAddsAnotherJobWhenItGoes
   /// What is taken out of a queue is released by whoever has taken it out, one after the other.
   case capturesGoWhereTheyAreTakenOut  // whatTwoJobsHaveCapturedWaitsForTheOthers
+  /// What the nodes of a graph captured is released by whoever cancels the last of them.
+  case capturesOfNodesGoWithTheCanceller  // whatTheNodesOfTwoGraphsHaveCapturedWaitsForTheOthers
   /// A job is over when its captures have gone.
   case capturesGoInTheBody  // whatAJobHasCapturedBlocksUntilTheNextHasRun
   /// Hooks run under the lifetime's lock.
