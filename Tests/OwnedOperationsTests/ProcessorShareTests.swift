@@ -10,36 +10,36 @@ import Testing
   @Test func bodiesAreTakenToComputeUntilTheyAreMeasured() {
     let share = ProcessorShare()
     #expect(share.value == Self.whole)
-    #expect(!share.leavesRoom(beside: Processors.count))
+    #expect(!share.leavesRoom(beside: Processors.count, of: Processors.count))
   }
 
   @Test func bodiesThatUseATenthLetSevenTimesAsManyRun() {
     var share = ProcessorShare()
     share.add(.init(processorTime: 100_000, time: 1_000_000))
     #expect(share.value == Self.whole / 10)
-    #expect(share.leavesRoom(beside: 7 * Processors.count - 1))
-    #expect(!share.leavesRoom(beside: 8 * Processors.count))
+    #expect(share.leavesRoom(beside: 7 * Processors.count - 1, of: Processors.count))
+    #expect(!share.leavesRoom(beside: 8 * Processors.count, of: Processors.count))
   }
 
   /// They wait a little, for a lock perhaps: a thread more would only push the others aside.
   @Test func bodiesThatComputeForMostOfTheirTimeGetNoMoreThreadsThanProcessors() {
     var share = ProcessorShare()
     share.add(.init(processorTime: 900_000, time: 1_000_000))
-    #expect(!share.leavesRoom(beside: Processors.count))
+    #expect(!share.leavesRoom(beside: Processors.count, of: Processors.count))
   }
 
   /// However many run: then each uses so much less.
   @Test(arguments: [2, 3, 10, 50]) func bodiesThatUseAllThatThereIsLeaveNoRoom(times: Int) {
     var share = ProcessorShare()
     share.add(.init(processorTime: 1_000_000, time: UInt64(times) * 1_000_000))
-    #expect(!share.leavesRoom(beside: times * Processors.count))
+    #expect(!share.leavesRoom(beside: times * Processors.count, of: Processors.count))
   }
 
   @Test func bodiesThatUseNothingLetNoMoreThan48TimesAsManyRun() {
     var share = ProcessorShare()
     share.add(.init(processorTime: 0, time: 1_000_000))
-    #expect(share.leavesRoom(beside: 48 * Processors.count - 1))
-    #expect(!share.leavesRoom(beside: 48 * Processors.count))
+    #expect(share.leavesRoom(beside: 48 * Processors.count - 1, of: Processors.count))
+    #expect(!share.leavesRoom(beside: 48 * Processors.count, of: Processors.count))
   }
 
   @Test func whatWasMeasuredLongAgoIsForgotten() {

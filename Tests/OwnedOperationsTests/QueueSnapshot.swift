@@ -19,7 +19,7 @@ struct QueueSnapshot {
   /// Permits that are yielded, and those of operations without a worker.
   let yielded, detached: Int
   let taskPermits: Int
-  /// Whether a wait is over whose permit has not been taken back; and whether somebody waits for one.
+  /// Whether a wait is over whose permit has not been regained; and whether somebody waits for one.
   let somebodyReturns, somebodyWaitsToReturn: Bool
   /// Those who wait for work of the queue.
   let waits: Int
@@ -138,7 +138,7 @@ extension OwnerScopedQueue {
     core.note { scheduler in
       guard case .ready = scheduler.insert(operation, to: self) else { return false }
       body()
-      scheduler.takeBack(operation)
+      scheduler.withdraw(operation)
       return true
     }
   }

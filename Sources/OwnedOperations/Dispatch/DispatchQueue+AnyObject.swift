@@ -12,15 +12,18 @@ extension DispatchQueue {
   /// DispatchQueue.global().async(owner: cache) { cache in cache.trim() }
   /// ```
   ///
-  /// Everything else is as for an `OperationOwner`; the lifetime is that of ``OwnerLifetime/of(_:)-(AnyObject)``, which is looked up by
-  /// address at every call. Where a great many blocks are submitted, fetch the lifetime once and use the `lifetime:` form, or store a
-  /// token.
+  /// The object is held weakly until the body runs, and strongly while it runs. The body must not capture it: it gets it. When the object
+  /// ends, the body and all it captures are released in the background, at once; if the body runs, it runs to its end.
+  ///
+  /// The lifetime is that of ``OwnerLifetime/of(_:)-(AnyObject)``, which is looked up by address at every call. Where a great many blocks
+  /// are submitted, fetch the lifetime once and use the `lifetime:` form, or store a token.
   /// - Parameters:
   ///   - owner: the object whose deinit cancels the body.
   ///   - group: entered now; left when the body has run and been released, or has been released because the owner ended.
   ///   - qos: as for GCD's own `async`.
   ///   - flags: as for GCD's own `async`.
   ///   - body: called at most once, on this queue.
+  /// - Complexity: constant on average.
   @_disfavoredOverload
   public func async<Owner: AnyObject & Sendable>(
     owner: Owner, group: DispatchGroup? = nil, qos: DispatchQoS = .unspecified, flags: DispatchWorkItemFlags = [],
@@ -40,7 +43,8 @@ extension DispatchQueue {
   /// DispatchQueue.global().asyncAfter(deadline: .now() + .seconds(60), owner: cache) { cache in cache.trim() }
   /// ```
   ///
-  /// Everything else is as for an `OperationOwner`.
+  /// The object is held weakly until the body runs, and strongly while it runs. The body must not capture it: it gets it. When the object
+  /// ends, the body, all it captures and the timer are released in the background, at once and not at the deadline.
   /// - Parameters:
   ///   - deadline: when to run the body, at the earliest, with GCD's own leeway of a tenth of the delay, from a millisecond to a minute. If
   ///     it has passed, now.
@@ -48,6 +52,7 @@ extension DispatchQueue {
   ///   - qos: as for GCD's own `asyncAfter`.
   ///   - flags: as for GCD's own `asyncAfter`.
   ///   - body: called at most once, on this queue.
+  /// - Complexity: constant on average.
   @_disfavoredOverload
   public func asyncAfter<Owner: AnyObject & Sendable>(
     deadline: DispatchTime, owner: Owner, qos: DispatchQoS = .unspecified, flags: DispatchWorkItemFlags = [],

@@ -42,7 +42,14 @@ extension DispatchQueue {
   /// }
   /// ```
   ///
-  /// Everything else is as for an owner that isn't Sendable.
+  /// The owner is held weakly until the body runs, and strongly while it runs; it is released on the main thread. The body must not capture
+  /// the owner: it gets it. When the owner ends, the body and all it captures are released in the background, at once.
+  /// - Parameters:
+  ///   - owner: the object whose end cancels the body.
+  ///   - qos: as for GCD's own `async`.
+  ///   - flags: as for GCD's own `async`.
+  ///   - body: called at most once, on the main thread.
+  /// - Complexity: constant on average.
   public static func onMain<Owner: AnyObject & Sendable>(
     owner: Owner, qos: DispatchQoS = .unspecified, flags: DispatchWorkItemFlags = [], execute body: @escaping @MainActor (Owner) -> Void
   ) {

@@ -23,8 +23,17 @@
       observe(keyPath, options, owner, owner.lifetimeToken.lifetime, changeHandler)
     }
 
-    /// Calls the handler with any object as the owner when the value changes, until one of the two ends. Everything else is as for an
-    /// `OperationOwner`.
+    /// Calls the handler with the owner, an object that holds no token, when the value changes, until the owner or this object ends. It
+    /// keeps neither alive.
+    ///
+    /// The handler runs on the thread that makes the change. A change that is made while the owner ends calls it or doesn't, by one
+    /// decision; afterwards none does. It is skipped while nothing but bodies and handlers of the owner's holds the owner.
+    /// - Parameters:
+    ///   - keyPath: what is observed; as with Foundation's own `observe`.
+    ///   - options: what the changes carry.
+    ///   - owner: held weakly, and strongly while the handler runs.
+    ///   - changeHandler: gets the owner, which it must not capture. Released when the observation ends.
+    /// - Returns: the observation, which need not be kept.
     @_disfavoredOverload @discardableResult
     public func observe<Owner: AnyObject & Sendable, Value>(
       _ keyPath: KeyPath<Self, Value>, options: NSKeyValueObservingOptions = [], owner: Owner,

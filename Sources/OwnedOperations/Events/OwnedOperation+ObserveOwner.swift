@@ -34,8 +34,20 @@ extension OwnedOperation {
     observe(keyPath, options, owner, owner.lifetimeToken.lifetime, changeHandler)
   }
 
-  /// Calls the handler with any object as the owner when the value changes, until it ends or the operation has finished. Everything else is
-  /// as for an `OperationOwner`.
+  /// Calls the handler with the owner, an object that holds no token, when the value changes, until the object ends or the operation has
+  /// finished.
+  ///
+  /// Key paths, options, threads and order are those of ``observe(_:options:changeHandler:)``. A change that is made while the object ends
+  /// calls the handler or doesn't, by one decision; afterwards none does.
+  /// - Parameters:
+  ///   - keyPath: what is observed.
+  ///   - options: what the changes carry.
+  ///   - owner: held weakly, and strongly while the handler runs, which is skipped while nothing but bodies and handlers of the owner's
+  ///     holds
+  ///     it. Need not be the operation's.
+  ///   - changeHandler: gets the owner, which it must not capture. Released when the observation ends; at the owner's end in the
+  ///     background.
+  /// - Returns: the observation, which need not be kept: it goes on without.
   @_disfavoredOverload @discardableResult
   public final func observe<Owner: AnyObject & Sendable, Value>(
     _ keyPath: KeyPath<OwnedOperation, Value>, options: OperationObservation.Options = [.new], owner: Owner,
@@ -44,8 +56,16 @@ extension OwnedOperation {
     observe(keyPath, options, owner, OwnerLifetime.of(owner as AnyObject), changeHandler)
   }
 
-  /// Calls the handler when the value changes, until the lifetime ends or the operation has finished. Everything else is as for an owner,
-  /// which is not held.
+  /// Calls the handler when the value changes, until the lifetime ends or the operation has finished.
+  ///
+  /// Key paths, options, threads and order are those of ``observe(_:options:changeHandler:)``. A change that is made while the lifetime
+  /// ends calls the handler or doesn't, by one decision; afterwards none does.
+  /// - Parameters:
+  ///   - keyPath: what is observed.
+  ///   - options: what the changes carry.
+  ///   - lifetime: its end ends the observation. Need not be the operation's. Its owner is not held.
+  ///   - changeHandler: must not capture the owner. Released when the observation ends; at the lifetime's end in the background.
+  /// - Returns: the observation, which need not be kept: it goes on without.
   @discardableResult
   public final func observe<Value>(
     _ keyPath: KeyPath<OwnedOperation, Value>, options: OperationObservation.Options = [.new], lifetime: OwnerLifetime,

@@ -62,7 +62,7 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol b
     try alone(by: "write", file, line, body)
   }
 
-  /// Reads and writes in one hold: nobody else comes between what the body reads and what it writes. Everything else is as for `write`.
+  /// Reads and writes in one hold: nobody else comes between what the body reads and what it writes.
   ///
   /// ```swift
   /// let stock = Protected(["apple": 3])
@@ -73,6 +73,10 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol b
   /// }
   /// print(isSold)
   /// ```
+  ///
+  /// Inside a body of the same object any further call is a precondition failure.
+  /// - Returns: what the body returns.
+  /// - Throws: what the body throws. What it has changed by then stays changed.
   @discardableResult
   public func withState<Result, Failure: Error>(
     file: StaticString = #fileID, line: UInt = #line, _ body: (inout sending State) throws(Failure) -> sending Result

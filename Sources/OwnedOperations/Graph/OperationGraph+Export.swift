@@ -69,7 +69,7 @@ extension OperationGraph {
 extension GraphStructure {
   /// Nil for the normal one.
   fileprivate func priorityName(of node: UInt32) -> String? {
-    let name = Operation.QueuePriority.graphLevelName(attributes(of: node).level)
+    let name = PriorityLevel.name(of: attributes(of: node).level)
     return name == "normal" ? nil : name
   }
 

@@ -54,7 +54,7 @@ public final class OperationGraph: Sendable {
   public func node(
     _ name: String? = nil, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () throws -> Void
   ) -> Node {
-    Node(storage: storage, index: storage.append(name: name, level: priority.graphLevel, lifetime: nil, body))
+    Node(storage: storage, index: storage.append(name: name, level: PriorityLevel.of(priority), lifetime: nil, body))
   }
 
   /// Adds a node that belongs to an owner of its own, whose end cancels it if it has not started.
@@ -64,7 +64,7 @@ public final class OperationGraph: Sendable {
     _ name: String? = nil, priority: Operation.QueuePriority = .normal, lifetime: OwnerLifetime,
     _ body: @escaping @Sendable () throws -> Void
   ) -> Node {
-    Node(storage: storage, index: storage.append(name: name, level: priority.graphLevel, lifetime: lifetime, body))
+    Node(storage: storage, index: storage.append(name: name, level: PriorityLevel.of(priority), lifetime: lifetime, body))
   }
 
   /// Adds a node that belongs to an owner, and is given it: held weakly until the body runs, strongly while it runs.
@@ -93,7 +93,7 @@ public final class OperationGraph: Sendable {
   ) -> Node {
     let hold = OwnerHold.of(owner, lifetime)
     let erased = ErasedOwnerBody.eraseThrowing(body)
-    let index = storage.append(name: name, level: priority.graphLevel, lifetime: lifetime, holdsOwner: true) {
+    let index = storage.append(name: name, level: PriorityLevel.of(priority), lifetime: lifetime, holdsOwner: true) {
       switch Worker.beginNode(of: hold) {
       case .begins(let object):
         defer { Worker.endNode(of: hold, object) }
@@ -175,22 +175,6 @@ public final class OperationGraph: Sendable {
       hasher.combine(index)
     }
   }
-}
-
-extension Operation.QueuePriority {
-  /// The priorities, most urgent first, numbered from 0.
-  fileprivate var graphLevel: Int {
-    switch self {
-    case .veryHigh: 0
-    case .high: 1
-    case .low: 3
-    case .veryLow: 4
-    default: 2
-    }
-  }
-
-  /// The name of the priority with that number.
-  static func graphLevelName(_ level: Int) -> String { ["very high", "high", "normal", "low", "very low"][level] }
 }
 
 /// Thrown by a node's closure that has not called the node's body: only the owner's own bodies hold it.

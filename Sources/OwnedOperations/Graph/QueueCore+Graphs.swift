@@ -79,21 +79,12 @@ extension QueueCore {
   func countFailedNode(_ ownerQueue: OwnerQueue, on worker: Worker, after succeeded: UInt32) {
     mutate { scheduler, _ in
       worker.batch.setNodesOver(succeeded)
-      ownerQueue.phase.finish(ownerQueue)
-      scheduler.statistics.count(WorkBatch.Tally(failed: 1))
-      scheduler.finish(1)
+      scheduler.countFailedNode(of: ownerQueue)
     }
   }
 
   func countCancelledNodes(_ ownerQueue: OwnerQueue, level: Int, count: Int, skipped: Int) {
-    mutate { scheduler, _ in
-      ownerQueue.phase.finish(ownerQueue, count: count)
-      scheduler.noteDead(count, level: level, of: ownerQueue)
-      scheduler.statistics.cancelled += count
-      scheduler.statistics.skippedForEndedOwners += skipped
-      scheduler.finish(count, withoutRunning: count)
-      scheduler.afterFinish(of: ownerQueue)
-    }
+    mutate { scheduler, _ in scheduler.countCancelledNodes(count, skipped: skipped, of: ownerQueue, level: level) }
   }
 }
 

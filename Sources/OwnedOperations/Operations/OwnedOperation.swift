@@ -104,6 +104,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   open override var isAsynchronous: Bool { false }
 
   #if canImport(ObjectiveC)
+    /// The former name of ``OwnedOperation/isAsynchronous``, which Foundation still asks for. Override that.
     open override var isConcurrent: Bool { isAsynchronous }
   #endif
 
@@ -186,6 +187,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   }
 
   #if canImport(ObjectiveC)
+    /// Foundation's announcement of a change; of `isReady` the queue hears by it, too. An override has to call this.
     open override func didChangeValue(forKey key: String) {
       super.didChangeValue(forKey: key)
       if key == FoundationKey.isReady.rawValue, load().contains(.watched) { noteQuestion() }
@@ -246,6 +248,8 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// As in Foundation, cancelling doesn't finish an operation that has not started, but makes it ready, so that a queue, or `start()`,
   /// finishes it. Its work is released at once, in the background: this doesn't wait for deinits. Does nothing if the operation has
   /// finished or was cancelled before.
+  /// - Complexity: linear in the operation's observers, which are called on this thread, and in the operations that it cancels because they
+  ///   require its success.
   open override func cancel() {
     cancel(.requested)
   }

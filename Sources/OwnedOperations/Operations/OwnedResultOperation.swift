@@ -13,12 +13,7 @@ import Foundation
 /// as long as the operation.
 public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unchecked Sendable {
   // Safe to share: all that is stored is guarded by the operation's lock, except `isAsynchronous`, which never changes.
-  private enum Body {
-    case synchronous(@Sendable () throws -> Output)
-    case asynchronous(@Sendable () async throws -> Output)
-  }
-
-  private var body: Body?
+  private var body: ResultBody<Output>?
   private var result: Output?
   private var task: Task<Void, Never>?
   private let hasTask: Bool
@@ -118,7 +113,7 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
 
   private func keep(_ output: Output) { lock.withLock { result = output } }
 
-  private func takeBody() -> Body? {
+  private func takeBody() -> ResultBody<Output>? {
     lock.withLock {
       defer { body = nil }
       return body
@@ -137,6 +132,12 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
   override func cancelWork() { lock.withLock { task }?.cancel() }
   override var finishesOnTimeout: Bool { false }
   override var ignoresCancellation: Bool { !hasTask }
+}
+
+/// What makes a value.
+enum ResultBody<Output: Sendable>: Sendable {
+  case synchronous(@Sendable () throws -> Output)
+  case asynchronous(@Sendable () async throws -> Output)
 }
 
 /// An asynchronous body, given up when it has run: before the operation finishes, though the task that ran it goes on for a moment.

@@ -35,107 +35,109 @@ final class ResultHandler<Value: Sendable>: Sendable {
 ///
 /// ## Protocol
 ///
-/// - The work is taken out once: by the start, which sets `hasBegun`, or by a cancellation, which releases it. Both under the operation's
-///   lock.
-/// - If it has begun, its end delivers. If it was cancelled before, `didCancel` does, with a `CancellationError`; it is called after the
+/// - The work is taken out once: by the start (`begin`), which sets `hasBegun`, or by a cancellation (`release`). Both under the lock.
+/// - If it has begun, its end delivers. If it was cancelled before, `wasCancelled` does, with a `CancellationError`; it is called after the
 ///   work was released.
-/// - A start that was decided before a cancellation, and has not taken the work yet, may find that `didCancel` has delivered. The handler
-///   takes the first result only.
+/// - A start that was decided before a cancellation, and has not taken the work yet, may find that `wasCancelled` has delivered. The
+///   handler takes the first result only.
 /// - The owner's end drops the handler, whatever the work is at.
-final class HandledOperation<Value: Sendable>: OwnedOperation, @unchecked Sendable {  // by the protocol above
-  private var work: (@Sendable () throws -> Value)?
-  private var hasBegun = false
+struct HandledWork<Value: Sendable>: ~Copyable, Sendable {
+  private struct State {
+    var body: ResultBody<Value>?
+    var hasBegun = false
+  }
+
+  private let state: Locked<State>
   private let handler: ResultHandler<Value>
 
-  init(_ lifetime: OwnerLifetime, _ work: @escaping @Sendable () throws -> Value, _ handler: ResultHandler<Value>) {
-    self.work = work
+  init(_ body: consuming ResultBody<Value>, _ handler: ResultHandler<Value>) {
+    state = Locked(State(body: body))
     self.handler = handler
-    super.init(lifetime: lifetime)
+  }
+
+  /// The operation has been made. If its owner had ended, there is nobody to tell.
+  func wasMade(isFinished: Bool) {
     if isFinished { handler.drop() }
   }
 
-  override func perform() throws {
-    guard let work = begin() else { return }
-    let result = Result { try work() }
-    withExtendedLifetime(work) { bodyIsOver() }
+  /// The body, which the caller is to run; nil if it was released.
+  func begin() -> ResultBody<Value>? {
+    state.withLock { state in
+      state.hasBegun = state.body != nil
+      return state.body.take()
+    }
+  }
+
+  /// The body has run.
+  func deliver(_ result: Result<Value, any Error>, isCancelled: Bool) {
     handler.deliver(isCancelled ? .failure(CancellationError()) : result)
-    _ = try result.get()
   }
 
-  private func begin() -> (@Sendable () throws -> Value)? {
-    lock.withLock {
-      hasBegun = work != nil
-      defer { work = nil }
-      return work
-    }
+  /// Releases the body in the background, if it has not begun.
+  func release() {
+    if let body = state.withLock({ $0.body.take() }) { DeferredReleases.add(consume body) }
   }
 
-  override func releaseWork() {
-    let work = lock.withLock {
-      defer { self.work = nil }
-      return self.work
-    }
-    if let work { DeferredReleases.add(consume work) }
-  }
-
-  override func didCancel(_ reason: CancellationReason) {
+  func wasCancelled(_ reason: CancellationReason) {
     if case .ownerEnded = reason {
       if !Mutation.handlerOutlivesTheEnd.isOn { handler.drop() }
       return
     }
-    let isUnderWay = lock.withLock { hasBegun } && !Mutation.handlerComesBeforeTheWorkIsOver.isOn
+    let isUnderWay = state.withLock { $0.hasBegun } && !Mutation.handlerComesBeforeTheWorkIsOver.isOn
     if !isUnderWay { handler.deliver(.failure(CancellationError())) }
   }
+}
 
+/// Runs work, and tells a handler what has come of it.
+final class HandledOperation<Value: Sendable>: OwnedOperation, @unchecked Sendable {  // a constant, with the protocol above
+  private let work: HandledWork<Value>
+
+  init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable () throws -> Value, _ handler: ResultHandler<Value>) {
+    work = HandledWork(.synchronous(body), handler)
+    super.init(lifetime: lifetime)
+    work.wasMade(isFinished: isFinished)
+  }
+
+  override func perform() throws {
+    guard case .synchronous(let body)? = work.begin() else { return }
+    let result = Result { try body() }
+    withExtendedLifetime(body) { bodyIsOver() }
+    work.deliver(result, isCancelled: isCancelled)
+    _ = try result.get()
+  }
+
+  override func releaseWork() { work.release() }
+  override func didCancel(_ reason: CancellationReason) { work.wasCancelled(reason) }
   override var mayHaveCondition: Bool { false }
 }
 
 /// Runs asynchronous work, in a task that is cancelled with the operation, and tells a handler what has come of it.
-final class HandledAsyncOperation<Value: Sendable>: OwnedAsyncOperation, @unchecked Sendable {  // by the protocol of `HandledOperation`
-  private var work: (@Sendable () async throws -> Value)?
-  private var hasBegun = false
-  private let handler: ResultHandler<Value>
+final class HandledAsyncOperation<Value: Sendable>: OwnedAsyncOperation, @unchecked Sendable {  // a constant, with the protocol above
+  private let work: HandledWork<Value>
 
-  init(_ lifetime: OwnerLifetime, _ work: @escaping @Sendable () async throws -> Value, _ handler: ResultHandler<Value>) {
-    self.work = work
-    self.handler = handler
+  init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable () async throws -> Value, _ handler: ResultHandler<Value>) {
+    work = HandledWork(.asynchronous(body), handler)
     super.init(lifetime: lifetime)
-    if isFinished { handler.drop() }
+    work.wasMade(isFinished: isFinished)
   }
 
   override func run() async throws {
-    guard let work = begin() else { return }
-    let box = WorkBox(consume work)
+    guard case .asynchronous(let body)? = work.begin() else { return }
+    let box = WorkBox(consume body)
     do {
       let value = try await box.run()
-      handler.deliver(isCancelled ? .failure(CancellationError()) : .success(value))
+      work.deliver(.success(value), isCancelled: isCancelled)
     } catch {
-      handler.deliver(.failure(isCancelled ? CancellationError() : error))
+      work.deliver(.failure(error), isCancelled: isCancelled)
       throw error
     }
   }
 
-  private func begin() -> (@Sendable () async throws -> Value)? {
-    lock.withLock {
-      hasBegun = work != nil
-      defer { work = nil }
-      return work
-    }
-  }
-
   override func releaseWork() {
-    let work = lock.withLock {
-      defer { self.work = nil }
-      return self.work
-    }
-    if let work { DeferredReleases.add(consume work) }
+    work.release()
     super.releaseWork()
   }
 
-  override func didCancel(_ reason: CancellationReason) {
-    if case .ownerEnded = reason { return handler.drop() }
-    if !lock.withLock({ hasBegun }) { handler.deliver(.failure(CancellationError())) }
-  }
-
+  override func didCancel(_ reason: CancellationReason) { work.wasCancelled(reason) }
   override var mayHaveCondition: Bool { false }
 }

@@ -23,8 +23,8 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// - Whoever decides reads the word, the references, and the word again. If it has not changed, the references belong to it.
 /// - More references than bodies: somebody else holds the object. No more, and nobody `changing`: only bodies do. Otherwise it looks again.
 /// - A decision by a body is made while it holds the object. So no release that is `changing` meanwhile is the last, and none takes long.
-/// - Work that is held back is looked at again: when it is kept (`keep`); when a body that sees bit 0 has counted itself out, or begins;
-///   when work of the owner is added; and by a timer, because no event announces a new reference.
+/// - Work that is held back is looked at again when it is kept (`keep`), and when work of the owner is added.
+/// - So it is when a body that sees bit 0 has counted itself out, or begins; and by a timer, because no event announces a new reference.
 /// - Bit 0 is set under `lock`, after the work was put where it waits. It is cleared under `lock`, when the work is taken out to go on.
 /// - A body that waits for its owner's work, through a call of ours, counts itself out while it waits (`OwnBodyWait`). So do all bodies
 ///   that the waiting thread is inside of and whose owners' work it is (`OwnerBodyFrame`), each once.

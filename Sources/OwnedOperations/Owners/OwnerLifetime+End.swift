@@ -5,10 +5,13 @@ extension OwnerLifetime {
   /// Ends the owner, and its children before its own hooks. Does nothing if it has ended.
   ///
   /// When this returns, `isAlive` is false here and below, whichever thread ended what; all pending work counts as cancelled, and the hooks
-  /// have run, on this thread. Two exceptions, about hooks only: what another thread ends at the same time, this owner, one below or one
-  /// above, that thread runs the hooks of, and this call doesn't wait for them; and the hooks of ends that are nested in hooks more than 32
-  /// deep run before the outermost end returns. So a long line of owners doesn't overflow the stack. Pending work is cleaned up in the
-  /// background.
+  /// have run, on this thread. Pending work is cleaned up in the background.
+  ///
+  /// There are two exceptions, about hooks only:
+  /// - Another thread may end this owner, one below or one above at the same time. It runs the hooks of what it ends, and this call doesn't
+  ///   wait for them.
+  /// - Ends may be nested in hooks. The hooks of those more than 32 deep run before the outermost end returns, so that a long line of
+  ///   owners doesn't overflow the stack.
   ///
   /// - Complexity: constant in the pending work; linear in the hooks and the descendants.
   ///

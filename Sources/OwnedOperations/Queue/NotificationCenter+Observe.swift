@@ -48,8 +48,23 @@ extension NotificationCenter {
     return observe(name, object, lifetime, level, ObservationHandler(owner, lifetime, line(to: queue, lifetime), body))
   }
 
-  /// Calls the body with any object as the owner when a notification is posted, until one of the two ends. Everything else is as for an
-  /// `OperationOwner`.
+  /// Calls the body with the owner, an object that holds no token, when a notification is posted, until the owner or the observed object
+  /// ends. It keeps neither alive.
+  ///
+  /// A notification that is posted while the owner ends calls the body or doesn't, by one decision; afterwards none does. The body runs
+  /// under no lock, and may post, observe, and end this observation or others. Without a queue it runs on the thread that posts, before
+  /// `post` returns; with one, as a job of the owner there, one delivery at a time, in the order of the posts.
+  /// - Parameters:
+  ///   - name: of the notifications; nil for all names. While somebody observes all names, every post in this center pays for a look.
+  ///   - object: only what is posted for this object; nil for any. It need not be an `NSObject`.
+  ///   - owner: held weakly, and strongly while the body runs, which is skipped while nothing but bodies and handlers of the owner's holds
+  ///     it.
+  ///   - level: whose turn it is. NaN is a precondition failure.
+  ///   - queue: runs the body; kept until the observation ends. Nil for the thread that posts.
+  ///   - body: gets the owner, which it must not capture. Released when the observation ends.
+  /// - Returns: the observation, for those who may want to end it earlier. The center keeps it. It isn't valid if the owner has ended.
+  /// - Complexity: constant on average, and a registration with Foundation for the first of a name; linear in the observers of the same
+  ///   name that have a lower level.
   @_disfavoredOverload @discardableResult
   public func observe<Owner: AnyObject & Sendable>(
     _ name: Notification.Name?, object: AnyObject? = nil, owner: Owner, level: ObserverLevel = .normal, on queue: OwnerScopedQueue? = nil,
@@ -59,8 +74,21 @@ extension NotificationCenter {
     return observe(name, object, lifetime, level, ObservationHandler(owner, lifetime, line(to: queue, lifetime), body))
   }
 
-  /// Calls the body when a notification is posted, until the lifetime or the observed object ends. Everything else is as for an owner,
-  /// which is not held.
+  /// Calls the body when a notification is posted, until the lifetime or the observed object ends.
+  ///
+  /// A notification that is posted while the lifetime ends calls the body or doesn't, by one decision; afterwards none does. The body runs
+  /// under no lock, and may post, observe, and end this observation or others. Without a queue it runs on the thread that posts, before
+  /// `post` returns; with one, as a job of the lifetime there, one delivery at a time, in the order of the posts.
+  /// - Parameters:
+  ///   - name: of the notifications; nil for all names. While somebody observes all names, every post in this center pays for a look.
+  ///   - object: only what is posted for this object; nil for any. It need not be an `NSObject`.
+  ///   - lifetime: its end ends the observation. Its owner is not held.
+  ///   - level: whose turn it is. NaN is a precondition failure.
+  ///   - queue: runs the body; kept until the observation ends. Nil for the thread that posts.
+  ///   - body: must not capture the owner. Released when the observation ends.
+  /// - Returns: the observation, for those who may want to end it earlier. The center keeps it. It isn't valid if the lifetime has ended.
+  /// - Complexity: constant, and a registration with Foundation for the first of a name; linear in the observers of the same name that have
+  ///   a lower level.
   @discardableResult
   public func observe(
     _ name: Notification.Name?, object: AnyObject? = nil, lifetime: OwnerLifetime, level: ObserverLevel = .normal,

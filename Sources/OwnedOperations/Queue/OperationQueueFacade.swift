@@ -34,7 +34,7 @@ extension OwnerScopedQueue {
       reference?.settleSuccession(nil)
       return
     }
-    core.note { $0.discardFormerWorkers() }
+    _ = core.note { $0.discardFormerWorkers() }
     let heir = OwnerScopedQueue(
       name: nil, limit: Self.defaultMaxConcurrentOperationCount, qualityOfService: .default, underlyingQueue: nil,
       driving: core.driver.map { QueueDriving($0, isShuffled: false) })

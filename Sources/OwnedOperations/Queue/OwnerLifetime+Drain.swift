@@ -26,6 +26,7 @@ extension OwnerLifetime {
   /// - Returns: whether everything was done. False if the time was up, the task was cancelled, or the owner had ended before:
   ///   of several drains of one owner at a time, the first may end it before the others have looked.
   /// - Precondition: it is not ``process``, which never ends.
+  /// - Complexity: beside the wait, linear in the queue's workers and barriers.
   @discardableResult
   public func drain(on queue: OwnerScopedQueue, timeout: Duration? = nil) async -> Bool {
     precondition(

@@ -19,19 +19,37 @@ extension OwnerScopedQueue {
   /// Unlike the closure of ``addBarrierBlock(_:)`` it belongs to its owner: it counts in ``operationCount(ownedBy:)``, is waited for by
   /// ``finished(ownedBy:)`` and cancelled with the owner's other work. While the owner is suspended (``setSuspended(_:ownedBy:)``), or
   /// nothing but running bodies of its own work holds it (<doc:HoldingOwners>), it holds up what comes behind it, of all owners: that comes
-  /// after the barrier, or not at all. When it is cancelled, what comes behind it goes on. O(1).
+  /// after the barrier, or not at all. When it is cancelled, what comes behind it goes on.
+  /// - Parameters:
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.
+  /// - Complexity: linear in the queue's workers.
   public func addBarrier<Owner: OperationOwner & Sendable>(owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) {
     addBarrier(owner, owner.lifetimeToken.lifetime, body)
   }
 
-  /// Runs the body with any object when everything added before has finished. Everything else is as for an `OperationOwner`.
+  /// Runs the body with an object that holds no token when everything added before has finished; what is added later waits for it. Unless
+  /// the object ends first.
+  ///
+  /// It counts as work of the object, is waited for and cancelled with its other work. While the object is suspended, or held by nothing
+  /// but running bodies of its own work (<doc:HoldingOwners>), it holds up what comes behind it. When it is cancelled, that goes on.
+  /// - Parameters:
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.
+  /// - Complexity: linear in the queue's workers.
   @_disfavoredOverload
   public func addBarrier<Owner: AnyObject & Sendable>(owner: Owner, _ body: @escaping @Sendable (Owner) -> Void) {
     addBarrier(owner, OwnerLifetime.of(owner as AnyObject), body)
   }
 
-  /// Runs the body when everything added before has finished, unless the lifetime ends first. Everything else is as for an owner, which is
-  /// not held.
+  /// Runs the body when everything added before has finished; what is added later waits for it. Unless the lifetime ends first.
+  ///
+  /// It counts as work of the lifetime, is waited for and cancelled with its other work. While the lifetime is suspended, it holds up what
+  /// comes behind it. When it is cancelled, that goes on.
+  /// - Parameters:
+  ///   - lifetime: kept until the body has run. Its owner is not held, and the body must not capture it.
+  ///   - body: runs once, on a thread of the queue's.
+  /// - Complexity: linear in the queue's workers.
   public func addBarrier(lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
     guard lifetime.isAlive else { return refusedJobs.add() }
     submitAlone(.block(body), lifetime)
@@ -41,9 +59,7 @@ extension OwnerScopedQueue {
     _ owner: Owner, _ lifetime: OwnerLifetime, _ body: @escaping @Sendable (Owner) -> Void
   ) {
     guard lifetime.isAlive else { return refusedJobs.add() }
-    let isBound = lifetime.bind(owner)
-    let erased = ErasedOwnerBody.erase(body)
-    submitAlone(isBound ? .ownerBlock(erased) : .sharedOwnerBlock(OwnerHold.of(owner), erased), lifetime)
+    submitAlone(.ownerJob(ErasedOwnerBody.erase(body), heldBy: lifetime.holdUnlessBound(to: owner)), lifetime)
   }
 
   private func submitAlone(_ work: consuming WorkItem, _ lifetime: OwnerLifetime) {
@@ -53,32 +69,5 @@ extension OwnerScopedQueue {
     case .takenForHeldBackOwner: lifetime.ownerHold?.lookAgainIfHeldBack()
     case .refused: refusedJobs.add()
     }
-  }
-}
-
-extension Scheduler {
-  /// For ``OwnerScopedQueue/addBarrierBlock(_:)``.
-  mutating func addBarrier(_ barrier: @escaping @Sendable () -> Void) {
-    phases[phases.count - 1].barrier = barrier
-    closeLastPhase()
-    statistics.enqueued += 1
-    unfinished += 1
-    unfinishedBarriers += 1
-  }
-
-  /// In a phase of its own. If the owner has ended, that is empty, and passed over.
-  fileprivate mutating func addAlone(_ work: consuming WorkItem, _ lifetime: OwnerLifetime, level: Int) -> Addition {
-    // One that nothing has been added to will do as it is: so each of many barriers in a row has one phase, not two.
-    if !lastPhase.with({ $0.isUnused }) { closeLastPhase() }
-    guard let ownerQueue = ownerQueue(for: Borrowed(lifetime)) else { return .refused(work) }
-    let addition = add(work, to: ownerQueue, level: level)
-    closeLastPhase()
-    return addition
-  }
-
-  /// What is added from now on waits for everything before it.
-  private mutating func closeLastPhase() {
-    phases[phases.count - 1].isClosed = true
-    appendPhase()
   }
 }

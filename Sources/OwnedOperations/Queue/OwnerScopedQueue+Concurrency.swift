@@ -30,8 +30,17 @@ extension OwnerScopedQueue: TaskExecutor {
     return try await run(holding, lifetime, priority, body)
   }
 
-  /// Runs an asynchronous body on the queue for any object when its turn comes, and returns what it returns. Everything else is as for an
-  /// `OperationOwner`.
+  /// Runs an asynchronous body on the queue for an object that holds no token when its turn comes, and returns what it returns.
+  ///
+  /// The body inherits the priority and the task-local values of the caller; cancelling the caller cancels it. From its turn until it is
+  /// over it counts as one executing operation, of the object and of the queue, but for the time in which it awaits other work of the
+  /// queue. When the object ends, the body never starts, or is cancelled.
+  /// - Parameters:
+  ///   - owner: held from the body's start until the body is over. Where that may be long, use the `weaklyFor:` form.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, or not at all.
+  /// - Throws: what the body throws; `CancellationError` if the object ended, or `cancelAllOperations()` was called, before the body was
+  ///   over, or the caller was cancelled before its turn.
   @_disfavoredOverload
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     owner: consuming Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
@@ -55,7 +64,8 @@ extension OwnerScopedQueue: TaskExecutor {
   ///   screen.object?.show("a minute later")
   /// }
   /// ```
-  /// - Throws: as the `owner:` form.
+  /// - Throws: what the body throws; `CancellationError` if the owner ended, or `cancelAllOperations()` was called, before the body was
+  ///   over, or the caller was cancelled before its turn.
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     weaklyFor owner: consuming Owner, priority: Operation.QueuePriority = .normal,
     _ body: @escaping @Sendable (WeakOwner<Owner>) async throws -> T
@@ -64,8 +74,14 @@ extension OwnerScopedQueue: TaskExecutor {
     return try await run(weaklyFor: reference, priority: priority, body)
   }
 
-  /// Runs an asynchronous body that doesn't keep its owner, for callers that don't keep it either while they wait. Everything else is as
-  /// with the owner itself.
+  /// Runs an asynchronous body that doesn't keep its owner, for callers that don't keep it either while they wait. The owner's end cancels
+  /// the body, wherever it is suspended.
+  /// - Parameters:
+  ///   - owner: made before the owner was let go of.
+  ///   - priority: among what is ready.
+  ///   - body: gets the weak reference. From its turn until it is over it counts as one executing operation, of the owner and of the queue.
+  /// - Throws: what the body throws; `CancellationError` if the owner ended, or `cancelAllOperations()` was called, before the body was
+  ///   over, or the caller was cancelled before its turn.
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     weaklyFor owner: WeakOwner<Owner>, priority: Operation.QueuePriority = .normal,
     _ body: @escaping @Sendable (WeakOwner<Owner>) async throws -> T
@@ -85,8 +101,17 @@ extension OwnerScopedQueue: TaskExecutor {
     return try result.get()
   }
 
-  /// Runs an asynchronous body on the queue for a lifetime when its turn comes, and returns what it returns. Everything else is as for an
-  /// owner, which is not held.
+  /// Runs an asynchronous body on the queue for a lifetime when its turn comes, and returns what it returns.
+  ///
+  /// The body inherits the priority and the task-local values of the caller; cancelling the caller cancels it. From its turn until it is
+  /// over it counts as one executing operation, of the lifetime and of the queue, but for the time in which it awaits other work of the
+  /// queue. When the lifetime ends, the body never starts, or is cancelled.
+  /// - Parameters:
+  ///   - lifetime: its owner is not held, and the body must not capture it.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, or not at all.
+  /// - Throws: what the body throws; `CancellationError` if the lifetime ended, or `cancelAllOperations()` was called, before the body was
+  ///   over, or the caller was cancelled before its turn.
   public func run<T: Sendable>(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () async throws -> T
   ) async throws -> T {

@@ -36,7 +36,8 @@ extension OwnerScopedQueue {
   }
 
   /// Runs a body that may throw with the owner, unless the owner ends first. What it throws goes to ``onError``. A job: no `Operation`
-  /// object. O(1).
+  /// object.
+  /// - Complexity: constant.
   @_disfavoredOverload
   public func async<Owner: OperationOwner & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) throws -> Void
@@ -44,7 +45,9 @@ extension OwnerScopedQueue {
     submit(owner, owner.lifetimeToken.lifetime, priority, body)
   }
 
-  /// Runs a body that may throw with any object, unless it ends first. What it throws goes to ``onError``.
+  /// Runs a body that may throw with an object that holds no token, unless it ends first. What it throws goes to ``onError``. A job: no
+  /// `Operation` object.
+  /// - Complexity: constant on average.
   @_disfavoredOverload
   public func async<Owner: AnyObject & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable (Owner) throws -> Void
@@ -52,7 +55,8 @@ extension OwnerScopedQueue {
     submit(owner, OwnerLifetime.of(owner as AnyObject), priority, body)
   }
 
-  /// Runs a body that may throw, unless the lifetime ends first. What it throws goes to ``onError``.
+  /// Runs a body that may throw, unless the lifetime ends first. What it throws goes to ``onError``. A job: no `Operation` object.
+  /// - Complexity: constant.
   @_disfavoredOverload
   public func async(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable () throws -> Void
@@ -70,9 +74,8 @@ extension OwnerScopedQueue {
     let throwing = ErasedOwnerBody.eraseThrowing(body)
     // The queue is not captured: the jobs of a suspended queue must not keep it.
     let erased: ErasedOwnerBody.Body = { owner in errors.catching(for: id) { try throwing(owner) } }
-    let isBound = lifetime.bind(owner)
-    let work = isBound ? WorkItem.ownerBlock(erased) : .sharedOwnerBlock(OwnerHold.of(owner), erased)
-    submit(work, lifetime: Borrowed(lifetime), priority: priority)
+    let hold = lifetime.holdUnlessBound(to: owner)
+    submit(.ownerJob(erased, heldBy: hold), lifetime: Borrowed(lifetime), priority: priority)
   }
 }
 

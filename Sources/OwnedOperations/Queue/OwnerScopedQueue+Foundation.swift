@@ -60,15 +60,12 @@ extension OwnerScopedQueue {
   /// Counts what an owner that has ended adds. Anything else is a mistake in the program.
   func refuse(_ error: OwnerScopedQueueError) {
     guard case .ownerEnded = error else { preconditionFailure(error.description) }
-    core.note { scheduler in
-      scheduler.statistics.enqueued += 1
-      scheduler.statistics.cancelled += 1
-      scheduler.statistics.skippedForEndedOwners += 1
-    }
+    core.note { $0.statistics.count(refused: 1) }
   }
 
   /// Adds a closure that runs when everything added before has finished; what is added later waits for it, also what the closure itself
   /// adds. So a body must not wait for what is added behind a barrier that waits for the body, nor the closure for what it adds.
+  /// - Complexity: linear in the queue's workers.
   public func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
     core.mutate { scheduler, _ in scheduler.addBarrier(barrier) }
   }
@@ -95,9 +92,7 @@ extension OwnerScopedQueue {
   /// The last first: of those that depend on what was added before them, none begins because that has been cancelled.
   func cancel(_ operations: [OwnedOperation]) {
     for operation in operations.reversed() { operation.cancel() }
-    core.mutate { scheduler, _ in
-      for operation in operations { scheduler.makeReadyIfWaiting(operation) }
-    }
+    core.mutate { scheduler, _ in scheduler.makeReadyThoseWaiting(operations) }
   }
 
   /// Blocks until nothing is pending or executing. From inside work of this queue: until nothing is left but work that waits for the same.
@@ -132,11 +127,7 @@ extension OwnerScopedQueue {
     set {
       let limit = Self.checkedLimit(newValue)
       guard !isMain else { return }
-      core.mutate { scheduler, _ in
-        scheduler.limit = limit
-        scheduler.limitAsSet = newValue
-        scheduler.reclaimBatches()
-      }
+      core.mutate { scheduler, _ in scheduler.setLimit(limit, asSet: newValue) }
     }
   }
 
@@ -147,50 +138,39 @@ extension OwnerScopedQueue {
     set {
       guard !isMain else { return }
       if !newValue, isSuspended { followPriorities(isResuming: true) }
-      core.mutate { scheduler, _ in
-        scheduler.isSuspended = newValue
-        if newValue { scheduler.reclaimBatches() }
-      }
+      core.mutate { scheduler, _ in scheduler.setSuspended(newValue) }
     }
   }
 
-  /// For debugging.
+  /// For debugging: threads carry it. A change counts for workers that are dispatched from then on.
+  /// - Complexity: constant to read, linear in the queue's workers to set.
   public var name: String? {
     get { core.read { $0.name } }
     set {
       guard !isMain else { return }
-      core.mutate { scheduler, _ in
-        scheduler.name = newValue ?? ""
-        scheduler.discardFormerWorkers()
-      }
+      _ = core.mutate { scheduler, _ in scheduler.setName(newValue ?? "") }
     }
   }
 
   /// Of the threads that the work runs on. A change counts for workers that are dispatched from then on.
+  /// - Complexity: constant to read, linear in the queue's workers to set.
   public var qualityOfService: QualityOfService {
     get { core.read { $0.qualityOfService } }
     set {
       guard !isMain else { return }
-      core.mutate { scheduler, _ in
-        scheduler.qualityOfService = newValue
-        scheduler.discardFormerWorkers()
-      }
+      _ = core.mutate { scheduler, _ in scheduler.setQualityOfService(newValue) }
     }
   }
 
   /// Where the work runs; nil for threads of the queue's own. As in Foundation, setting it while operations are in the queue is a
   /// precondition failure.
+  /// - Complexity: constant to read, linear in the queue's workers to set.
   public var underlyingQueue: DispatchQueue? {
     get { core.read { $0.underlyingQueue } }
     set {
       guard !isMain else { return }
-      let isEmpty = core.mutate { scheduler, _ in
-        guard scheduler.unfinished == 0 else { return false }
-        scheduler.underlyingQueue = newValue
-        scheduler.discardFormerWorkers()
-        return true
-      }
-      precondition(isEmpty, "\(self): the queue must be empty when its underlying queue is changed; wait for its operations first")
+      let replaced = core.mutate { scheduler, _ in scheduler.setUnderlyingQueue(newValue) }
+      precondition(replaced != nil, "\(self): the queue must be empty when its underlying queue is changed; wait for its operations first")
     }
   }
 
@@ -214,6 +194,9 @@ extension OwnerScopedQueue {
   /// Set its `totalUnitCount` to have it report: each operation or job whose work has run then completes one unit when it finishes. As in
   /// Foundation, what was cancelled before it began is no progress, nor is a plain operation that overrides `start()` and goes on when that
   /// has returned; and barriers don't count: they are the place to change `totalUnitCount`.
+  ///
+  /// Its observers are called on threads of the queue's, or on those that finish operations, under no lock. A wait for the queue ends, and
+  /// a barrier begins, when what was over before has been reported; so an observer must not wait for either.
   public var progress: Progress {
     core.note { scheduler in
       if let progress = scheduler.progress { return progress }

@@ -46,8 +46,18 @@ extension OwnerScopedQueue {
     return add(HandledOperation(lifetime, work, Self.handler(owner, lifetime, isolation, handler)), priority)
   }
 
-  /// Runs asynchronous work on this queue, then the handler with the owner where this was called. Everything else is as for synchronous
-  /// work; the task is cancelled when the owner ends.
+  /// Runs asynchronous work on this queue, in a task, then the handler with the owner where this was called: on the main actor, on another
+  /// global actor, or inside an actor. The owner need not be Sendable.
+  ///
+  /// The handler is called once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's
+  /// end leaves it uncalled: the task is cancelled then, and what has not begun is released in the background.
+  /// - Parameters:
+  ///   - owner: held by nobody until the handler runs, strongly while it runs.
+  ///   - priority: of the work in this queue.
+  ///   - isolation: the caller's. Leave it out.
+  ///   - work: has one place among those that execute, for all of its life.
+  ///   - handler: called on the caller's actor. Gets the owner, which it must not capture.
+  /// - Returns: the operation that does the work, to be cancelled or looked at. Whoever waits for it doesn't wait for the handler.
   @discardableResult
   public func run<Owner: AnyObject, Value: Sendable>(
     for owner: Owner, priority: Operation.QueuePriority = .normal, isolation: isolated any Actor = #isolation,
@@ -58,7 +68,7 @@ extension OwnerScopedQueue {
   }
 
   /// Runs the work on this queue, then the handler on the main actor with the owner, which is Sendable, such as one whose class is
-  /// `@MainActor`. From any thread. Everything else is as for the `then:` form.
+  /// `@MainActor`. From any thread.
   ///
   /// ```swift
   /// @MainActor final class Model {
@@ -69,6 +79,16 @@ extension OwnerScopedQueue {
   ///   queue.run(for: model) { 42 } onMain: { model, result in model.count = (try? result.get()) ?? 0 }
   /// }
   /// ```
+  ///
+  /// The handler is called once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's
+  /// end leaves it uncalled, and has it released in the background together with work that has not begun. It is a job of ``main``; handlers
+  /// run in the order in which their work ended.
+  /// - Parameters:
+  ///   - owner: held by nobody until the handler runs, strongly while it runs.
+  ///   - priority: of the work in this queue.
+  ///   - work: a body of this queue, as with ``addOperation(lifetime:priority:_:)``.
+  ///   - handler: called on the main actor. Gets the owner, which it must not capture.
+  /// - Returns: the operation that does the work, to be cancelled or looked at. Whoever waits for it doesn't wait for the handler.
   @discardableResult
   public func run<Owner: AnyObject & Sendable, Value: Sendable>(
     for owner: Owner, priority: Operation.QueuePriority = .normal, _ work: @escaping @Sendable () throws -> Value,
@@ -78,8 +98,17 @@ extension OwnerScopedQueue {
     return add(HandledOperation(lifetime, work, Self.mainHandler(owner, lifetime, handler)), priority)
   }
 
-  /// Runs asynchronous work on this queue, then the handler on the main actor with the owner. Everything else is as for synchronous work;
-  /// the task is cancelled when the owner ends.
+  /// Runs asynchronous work on this queue, in a task, then the handler on the main actor with the owner, which is Sendable. From any
+  /// thread.
+  ///
+  /// The handler is called once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's
+  /// end leaves it uncalled: the task is cancelled then, and what has not begun is released in the background.
+  /// - Parameters:
+  ///   - owner: held by nobody until the handler runs, strongly while it runs.
+  ///   - priority: of the work in this queue.
+  ///   - work: has one place among those that execute, for all of its life.
+  ///   - handler: called on the main actor. Gets the owner, which it must not capture.
+  /// - Returns: the operation that does the work, to be cancelled or looked at. Whoever waits for it doesn't wait for the handler.
   @discardableResult
   public func run<Owner: AnyObject & Sendable, Value: Sendable>(
     for owner: Owner, priority: Operation.QueuePriority = .normal, _ work: @escaping @Sendable () async throws -> Value,
@@ -89,8 +118,7 @@ extension OwnerScopedQueue {
     return add(HandledAsyncOperation(lifetime, work, Self.mainHandler(owner, lifetime, handler)), priority)
   }
 
-  /// Runs the work on this queue, then the handler on the actor that is the owner. From any thread. Everything else is as for the form that
-  /// comes back to its caller.
+  /// Runs the work on this queue, then the handler on the actor that is the owner. From any thread.
   ///
   /// ```swift
   /// actor Library {
@@ -101,7 +129,15 @@ extension OwnerScopedQueue {
   /// }
   /// ```
   ///
-  /// From the moment at which the handler stands in the actor's mailbox, that holds the actor, as it does for all calls.
+  /// The handler is called once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's
+  /// end leaves it uncalled, and has it released in the background together with work that has not begun. From the moment at which the
+  /// handler stands in the actor's mailbox, that holds the actor, as it does for all calls.
+  /// - Parameters:
+  ///   - owner: held by nobody until the handler is in its mailbox.
+  ///   - priority: of the work in this queue.
+  ///   - work: a body of this queue, as with ``addOperation(lifetime:priority:_:)``.
+  ///   - handler: called on the actor, which it gets.
+  /// - Returns: the operation that does the work, to be cancelled or looked at. Whoever waits for it doesn't wait for the handler.
   @discardableResult
   public func run<Owner: Actor, Value: Sendable>(
     for owner: Owner, priority: Operation.QueuePriority = .normal, _ work: @escaping @Sendable () throws -> Value,
@@ -111,8 +147,17 @@ extension OwnerScopedQueue {
     return add(HandledOperation(lifetime, work, Self.actorHandler(owner, lifetime, handler)), priority)
   }
 
-  /// Runs asynchronous work on this queue, then the handler on the actor that is the owner. Everything else is as for synchronous work; the
-  /// task is cancelled when the owner ends.
+  /// Runs asynchronous work on this queue, in a task, then the handler on the actor that is the owner. From any thread.
+  ///
+  /// The handler is called once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's
+  /// end leaves it uncalled: the task is cancelled then, and what has not begun is released in the background. From the moment at which the
+  /// handler stands in the actor's mailbox, that holds the actor.
+  /// - Parameters:
+  ///   - owner: held by nobody until the handler is in its mailbox.
+  ///   - priority: of the work in this queue.
+  ///   - work: has one place among those that execute, for all of its life.
+  ///   - handler: called on the actor, which it gets.
+  /// - Returns: the operation that does the work, to be cancelled or looked at. Whoever waits for it doesn't wait for the handler.
   @discardableResult
   public func run<Owner: Actor, Value: Sendable>(
     for owner: Owner, priority: Operation.QueuePriority = .normal, _ work: @escaping @Sendable () async throws -> Value,

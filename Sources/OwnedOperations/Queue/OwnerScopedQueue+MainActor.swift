@@ -21,7 +21,8 @@ extension OwnerScopedQueue {
   /// }
   /// ```
   ///
-  /// The owner is held weakly until the body runs, and strongly while it runs. The body must not capture the owner: it gets it. O(1).
+  /// The owner is held weakly until the body runs, and strongly while it runs. The body must not capture the owner: it gets it.
+  /// - Complexity: constant on average: the owner's lifetime is looked up by its address.
   @MainActor
   public static func onMain<Owner: AnyObject>(
     owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @MainActor (Owner) -> Void
@@ -43,7 +44,9 @@ extension OwnerScopedQueue {
   /// }
   /// ```
   ///
-  /// Everything else is as for an owner that isn't Sendable.
+  /// The owner is held weakly until the body runs, and strongly while it runs; it is released on the main thread. The body must not capture
+  /// the owner: it gets it.
+  /// - Complexity: constant on average: the owner's lifetime is looked up by its address.
   public static func onMain<Owner: AnyObject & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @MainActor (Owner) -> Void
   ) {
@@ -53,6 +56,7 @@ extension OwnerScopedQueue {
 
   /// Runs the body on the main actor when the delay has passed, with an owner that need not be Sendable. What it captured is released when
   /// the owner ends, not at the deadline.
+  /// - Complexity: constant on average, and a timer of GCD's.
   @MainActor
   public static func onMain<Owner: AnyObject>(
     after delay: Duration, owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @MainActor (Owner) -> Void
@@ -62,7 +66,8 @@ extension OwnerScopedQueue {
   }
 
   /// Runs the body on the main actor when the delay has passed, with an owner that is Sendable. What it captured is released when the owner
-  /// ends, not at the deadline.
+  /// ends, not at the deadline. From any thread.
+  /// - Complexity: constant on average, and a timer of GCD's.
   public static func onMain<Owner: AnyObject & Sendable>(
     after delay: Duration, owner: Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @MainActor (Owner) -> Void
   ) {
@@ -70,7 +75,8 @@ extension OwnerScopedQueue {
     main.runOnMain(after: delay, lifetime, OwnerHold.of(owner, lifetime), priority, ErasedOwnerBody.erase(onMain: body))
   }
 
-  /// Runs the body on the main actor, as a job of ``main``, unless the lifetime ends first.
+  /// Runs the body on the main actor, as a job of ``main``, unless the lifetime ends first. From any thread. The lifetime's owner is not
+  /// held, and the body must not capture it.
   public static func onMain(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, _ body: @escaping @MainActor () -> Void
   ) {
@@ -83,7 +89,7 @@ extension OwnerScopedQueue {
     _ lifetime: OwnerLifetime, _ hold: OwnerHold, _ priority: Operation.QueuePriority, _ body: @escaping ErasedOwnerBody.Body
   ) {
     guard lifetime.isAlive else { return refusedJobs.add() }
-    submit(.sharedOwnerBlock(hold, body), lifetime: Borrowed(lifetime), priority: priority)
+    submit(.ownerJob(body, heldBy: hold), lifetime: Borrowed(lifetime), priority: priority)
   }
 
   private func runOnMain(

@@ -60,9 +60,9 @@ extension OwnerScopedQueue {
     let isBound = lifetime.bind(owner)
     let erased = ErasedOwnerBody.erase(consume body)
     if isBound {
-      submitPerhapsNested(.ownerBlock(consume erased), lifetime: Borrowed(lifetime), priority: priority)
+      submitPerhapsNested(.ownerJob(consume erased, heldBy: nil), lifetime: Borrowed(lifetime), priority: priority)
     } else {
-      submit(.sharedOwnerBlock(OwnerHold.of(owner), consume erased), lifetime: Borrowed(lifetime), priority: priority)
+      submit(.ownerJob(consume erased, heldBy: OwnerHold.of(owner)), lifetime: Borrowed(lifetime), priority: priority)
     }
   }
 
@@ -103,11 +103,10 @@ extension OwnerScopedQueue {
     _ body: @escaping @Sendable (Owner) -> Void
   ) {
     let erased = ErasedOwnerBody.erase(body)
-    let shared = lifetime.bind(owner) ? nil : OwnerHold.of(owner)
+    let hold = lifetime.holdUnlessBound(to: owner)
     add(after: delay, lifetime) { [self] in
       guard lifetime.isAlive else { return refusedJobs.add() }
-      let work = shared.map { WorkItem.sharedOwnerBlock($0, erased) } ?? .ownerBlock(erased)
-      submit(work, lifetime: Borrowed(lifetime), priority: priority)
+      submit(.ownerJob(erased, heldBy: hold), lifetime: Borrowed(lifetime), priority: priority)
     }
   }
 
@@ -280,12 +279,7 @@ extension OwnerScopedQueue {
     get { core.read { $0.ownerLimitAsSet } }
     set {
       let limit = Self.checkedLimit(newValue)
-      core.mutate { scheduler, _ in
-        scheduler.ownerLimit = limit
-        scheduler.ownerLimitAsSet = newValue
-        scheduler.reclaimBatches()
-        for phase in scheduler.phases { phase.forEachOwnerQueue { phase.release($0, ownerLimit: limit) } }
-      }
+      core.mutate { scheduler, _ in scheduler.setOwnerLimit(limit, asSet: newValue) }
     }
   }
 
@@ -295,11 +289,7 @@ extension OwnerScopedQueue {
   public var ownerFairness: OwnerFairness {
     get { core.read { $0.fairness } }
     set {
-      core.mutate { scheduler, _ in
-        scheduler.fairness = newValue
-        scheduler.reclaimBatches()
-        for phase in scheduler.phases { phase.setFairness(newValue) }
-      }
+      core.mutate { scheduler, _ in scheduler.setFairness(newValue) }
     }
   }
 }

@@ -44,6 +44,8 @@ extension OwnerScopedQueue {
   /// - Complexity: linear in what has not finished.
   package var backlog: QueueBacklog {
     let (name, found) = core.mutate { scheduler, _ in
+      // A job that was handed over has begun, or is ready work again.
+      scheduler.endHandoff()
       scheduler.reclaimBatches()
       scheduler.settleAll()
       return (scheduler.name, scheduler.findBacklog(of: ownLifetime))
@@ -130,8 +132,7 @@ extension Scheduler {
     if ownerQueue.isSuspended { return .ownerSuspended }
     if !isFirst { return .barrier }
     if ownerQueue.isHeldBack { return .ownerHeldBack }
-    let executing = workers.activeCount - arriving - yielded + detached
-    if limit != .max && executing >= limit || ownerQueue.isHeld(ownerLimit) { return .limit }
+    if limit != .max && holders >= limit || ownerQueue.isHeld(ownerLimit) { return .limit }
     return .ready
   }
 }

@@ -24,6 +24,7 @@ extension OwnerScopedQueue {
   /// call from a block of that queue that is no work of this one waits for ever, as in GCD.)
   /// - Returns: nil if the body never ran, because the owner had ended or its work was cancelled before.
   /// - Throws: what the body throws.
+  /// - Complexity: beside the wait and the body, constant.
   @available(*, noasync, message: "Use run(owner:) instead")
   @discardableResult
   public func sync<Owner: OperationOwner & Sendable, Value: Sendable, Failure: Error>(
@@ -32,7 +33,18 @@ extension OwnerScopedQueue {
     try sync(owner, owner.lifetimeToken.lifetime, priority, body)
   }
 
-  /// Runs the body on this queue with any object, and waits for it. Everything else is as for an `OperationOwner`.
+  /// Runs the body on this queue with an object that holds no token, when its turn comes, and returns what it returns. Blocks this thread
+  /// until then.
+  ///
+  /// The body runs on a thread of the queue, on its terms: limit, priority, suspension, barriers. Called from inside a body of this same
+  /// queue, or on its only thread, it runs at once, on this thread.
+  /// - Parameters:
+  ///   - owner: held by the caller meanwhile, and so by the body.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, or not at all.
+  /// - Returns: nil if the body never ran, because the object had ended or its work was cancelled before.
+  /// - Throws: what the body throws.
+  /// - Complexity: beside the wait and the body, constant on average.
   @available(*, noasync, message: "Use run(owner:) instead")
   @_disfavoredOverload @discardableResult
   public func sync<Owner: AnyObject & Sendable, Value: Sendable, Failure: Error>(
@@ -41,7 +53,17 @@ extension OwnerScopedQueue {
     try sync(owner, OwnerLifetime.of(owner as AnyObject), priority, body)
   }
 
-  /// Runs the body on this queue for a lifetime, and waits for it. Everything else is as for an owner, which is not held.
+  /// Runs the body on this queue for a lifetime, when its turn comes, and returns what it returns. Blocks this thread until then.
+  ///
+  /// The body runs on a thread of the queue, on its terms: limit, priority, suspension, barriers. Called from inside a body of this same
+  /// queue, or on its only thread, it runs at once, on this thread.
+  /// - Parameters:
+  ///   - lifetime: its end cancels the body. Its owner is not held.
+  ///   - priority: among what is ready.
+  ///   - body: runs once, or not at all.
+  /// - Returns: nil if the body never ran, because the lifetime had ended or its work was cancelled before.
+  /// - Throws: what the body throws.
+  /// - Complexity: beside the wait and the body, constant.
   @available(*, noasync, message: "Use run(lifetime:) instead")
   @discardableResult
   public func sync<Value: Sendable, Failure: Error>(

@@ -66,7 +66,7 @@ public final class OwnerScopedQueue: Sendable {
   ) {
     var scheduler = Scheduler(
       name: name ?? "OwnerScopedQueue", limit: Self.checkedLimit(limit), qualityOfService: qualityOfService,
-      underlyingQueue: underlyingQueue, ownLifetime: ownLifetime)
+      underlyingQueue: underlyingQueue, ownLifetime: ownLifetime, processors: Processors.count)
     scheduler.limitAsSet = limit
     if let driving { scheduler.setDriving(driving) }
     core = QueueCore(scheduler, driver: driving?.driver)
@@ -79,9 +79,9 @@ public final class OwnerScopedQueue: Sendable {
     if !Mutation.looksWhileTheQueueGoes.isOn { WorkerThreads.stopLooking() }
     bequeath()
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
+    _ = core.note { $0.takeRestingOfIdle() }
     let (deferredReleases, departed, runs) = core.note { scheduler in
-      scheduler.workers.removeResting()
-      return (
+      (
         scheduler.deferredReleases + scheduler.phases.flatMap { $0.removeAllOwnerQueues() }, scheduler.departures.ownerQueues,
         Array(scheduler.runs.values)
       )

@@ -25,6 +25,7 @@ extension Protected {
   ///   - file: of the call, for messages. Leave it out.
   ///   - line: of the call, for messages. Leave it out.
   ///   - body: called at most once. Released in the background when the owner ends.
+  /// - Complexity: constant; with a queue that you name, linear in its workers.
   public func writeLater<Owner: OperationOwner & Sendable>(
     owner: Owner, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
     _ body: @escaping @Sendable (Owner, inout State) -> Void
@@ -33,7 +34,18 @@ extension Protected {
     if let queue { queue.addBarrier(owner: owner, write) } else { queueForLateWrites.async(owner: owner, execute: write) }
   }
 
-  /// Writes later on behalf of any object. Everything else is as for an `OperationOwner`.
+  /// Writes later, on a thread of the queue, on behalf of an object that holds no token. The body runs alone there, once, and is skipped
+  /// once the object has ended. This call returns at once.
+  ///
+  /// Late writes run in the order in which they were asked for, if they go to the same queue. They are held back while nothing but running
+  /// bodies of its own work holds the object (<doc:HoldingOwners>).
+  /// - Parameters:
+  ///   - owner: held weakly until the body runs, strongly while it runs.
+  ///   - queue: the body is a barrier there. By default a queue of this object's own, to which nothing but late writes goes.
+  ///   - file: of the call, for messages. Leave it out.
+  ///   - line: of the call, for messages. Leave it out.
+  ///   - body: called at most once. Released in the background when the object ends.
+  /// - Complexity: constant on average; with a queue that you name, linear in its workers.
   @_disfavoredOverload
   public func writeLater<Owner: AnyObject & Sendable>(
     owner: Owner, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
@@ -43,7 +55,17 @@ extension Protected {
     if let queue { queue.addBarrier(owner: owner, write) } else { queueForLateWrites.async(owner: owner, execute: write) }
   }
 
-  /// Writes later on behalf of a lifetime. Everything else is as for an owner, which is not held.
+  /// Writes later, on a thread of the queue, on behalf of a lifetime. The body runs alone there, once, and is skipped once the lifetime has
+  /// ended. This call returns at once.
+  ///
+  /// Late writes run in the order in which they were asked for, if they go to the same queue.
+  /// - Parameters:
+  ///   - lifetime: kept until the body has run. Its owner is not held, and the body must not capture it.
+  ///   - queue: the body is a barrier there. By default a queue of this object's own, to which nothing but late writes goes.
+  ///   - file: of the call, for messages. Leave it out.
+  ///   - line: of the call, for messages. Leave it out.
+  ///   - body: called at most once. Released in the background when the lifetime ends.
+  /// - Complexity: constant; with a queue that you name, linear in its workers.
   public func writeLater(
     lifetime: OwnerLifetime, on queue: OwnerScopedQueue? = nil, file: StaticString = #fileID, line: UInt = #line,
     _ body: @escaping @Sendable (inout State) -> Void
@@ -54,6 +76,7 @@ extension Protected {
 
   /// Returns when the late writes that went to the object's own queue have run or been skipped, those that are held back included. Not from
   /// inside one of them.
+  /// - Complexity: beside the wait, constant.
   public func lateWritesFinished() async { await lateWrites.made(OwnerScopedQueue.self)?.finished() }
 }
 

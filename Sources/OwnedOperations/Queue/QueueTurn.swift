@@ -248,8 +248,10 @@ final class TurnExecutor: TaskExecutor {
     hasPlainThreads = underlyingQueue == nil && qualityOfService == .default
   }
 
-  /// Whether this thread, which runs the caller's task, is as good for the first step as those that steps are enqueued for: it is of the
-  /// same pool, nobody but the caller wants it back, and it isn't inside of other work of a queue's, which would make the stack deep.
+  /// Whether this thread, which runs the caller's task, is as good for the first step as those that steps are enqueued for.
+  ///
+  /// It has to be of the same pool, and nobody but the caller may want it back. And it must not be inside of other work of a queue's, which
+  /// would make the stack deep.
   var mayBeginOnThisThread: Bool {
     Platform.runsTasksWhereThreadsMayBlock && hasPlainThreads && queue.driver == nil && ThreadSlot.queue.pointer == nil
       && withUnsafeCurrentTask { $0?.unownedTaskExecutor == nil }

@@ -9,13 +9,14 @@
 ///
 /// - While a line has work in a phase, it has a flow of its own there (`OwnerQueue.makeFlow(of:)`). Phases follow one another, so at most
 ///   one flow of the line has work that runs.
-/// - A job is taken from the flow only if none that was taken from it runs (`LineTurns.isHeld`): one that comes up early is held, with its
-///   ticket, and comes back to its place in the run queue when the one that runs is over, or is given back.
+/// - A job is taken from the flow only if none that was taken from it runs (`LineTurns.isHeld`).
+/// - One that comes up early is held, with its ticket. It comes back to its place in the run queue when the one that runs is over, or is
+///   given back.
 /// - What a job leaves to be released is no part of it. Should that take long while the next is held, the monitor finds the job to be over,
 ///   and counts it.
 /// - A worker takes one job of a line, as the last of its batch: what it took behind it would come before the rest of the line.
 /// - A job that waits for work of the queue yields the line together with its permit, and goes on when nothing of the line runs: before the
-///   next of the line, as with a limit of one. What is merely taken for it to wait behind is taken back.
+///   next of the line, as with a limit of one. What is merely taken for it to wait behind is reclaimed.
 /// - `close` takes out what has not begun. What is added later is refused.
 final class SerialLine: DeliveryLine {
   /// What the scheduler knows the line by.

@@ -16,10 +16,10 @@ import Synchronization
 ///   whoever closed it, who moves them out. The list is empty when it is opened again.
 /// - So no body begins under rules that a setter has changed: it closes all lists (`reclaimBatches`, `closeNestedWork`) before it
 ///   gives back the lock. So does who holds work of an owner back, behind which the owner's bodies add the rest.
-/// - Who looks at a list opens it again at once if it was empty. One that items have been moved out of is opened again when the lock is
-///   left, after the hint says that they are ready (`reopen`, a releasing store after that of the hint): what is added next is younger than
-///   those, and whoever has added it sees the hint, and begins none of it before they are taken. So a list that is full costs one hold of
-///   the lock for as many jobs as it keeps.
+/// - Who looks at a list opens it again at once if it was empty.
+/// - One that items have been moved out of is opened again when the lock is left, after the hint says that they are ready (`reopen`, a
+///   releasing store after that of the hint). What is added next is younger than those. Whoever has added it sees the hint, and begins none
+///   of it before they are taken. So a list that is full costs one hold of the lock for as many jobs as it keeps.
 /// - `flow`, `lifetime` and `most` are written under the lock, while the list is closed and its worker in no body. `counted` is guarded by
 ///   the lock. The memory is allocated by the worker, before the first item is added.
 /// - The flow is that of the batch's last item. It is there while the list is open and something of it is added or begun: the item counts
@@ -33,7 +33,7 @@ import Synchronization
 ///
 /// ## When it is open
 ///
-/// From when the worker is given a batch until the batch is settled or taken back. Not where something decides for each item: more than
+/// From when the worker is given a batch until the batch is settled or reclaimed. Not where something decides for each item: more than
 /// one body at a time under a limit, a limit for owners, turns for owners, a barrier that waits, somebody who waits for an owner, a line
 /// of deliveries, an underlying queue, virtual time. Nor while items are so long that another worker had better be sent for, nor after some
 /// batches in a row whose jobs have added nothing: to open it costs a batch of quick jobs 10 %.
@@ -49,7 +49,6 @@ final class NestedWork {  // shared by its batch, under the protocol above
   private static let open: UInt64 = 1 << 63
   private static let endShift: UInt64 = 30
   private static let countMask: UInt64 = 1 << 30 - 1
-  private static let oneEnd: UInt64 = 1 << endShift
 
   private let word = Atomic<UInt64>(0)
   private let ledger = ModelLedger()

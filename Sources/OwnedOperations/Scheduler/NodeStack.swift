@@ -26,7 +26,6 @@ final class NodeStack {
   }
 
   var isEmpty: Bool { countHint.load(ordering: .relaxed) == 0 }
-  var hasSeveral: Bool { countHint.load(ordering: .relaxed) > 1 }
 
   /// - Returns: false if the stack is full.
   @inline(__always)  // for each node

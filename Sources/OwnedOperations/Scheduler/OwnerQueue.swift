@@ -150,23 +150,6 @@ protocol OwnerEndListener: AnyObject, Sendable {
   func ownerDidEnd(_ ownerQueue: OwnerQueue)
 }
 
-/// Owner queues that have been taken out of their phases and have yet to leave their lifetimes. Guarded by the queue's lock.
-///
-/// To leave may mean to let go of the last reference to a lifetime, or to other pending work of the owner, whose hooks and deinits are the
-/// user's code. So it is done after unlocking, in the background.
-final class OwnerQueueDepartures {
-  /// The lock makes its accesses exclusive.
-  @exclusivity(unchecked) var ownerQueues: [OwnerQueue] = []
-
-  static func complete(_ ownerQueues: consuming [OwnerQueue]) {
-    guard !ownerQueues.isEmpty else { return }
-    for ownerQueue in copy ownerQueues { ownerQueue.lifetime?.leave(ownerQueue) }
-    // A lifetime that is only dropped ends with its last reference, which may be here.
-    let mayEnd = ownerQueues.contains { ownerQueue in ownerQueue.unretainedLifetime.map { $0.referenceCount == 1 } ?? false }
-    if mayEnd { DeferredReleases.add(contentsOf: ownerQueues) } else { DeferredReleases.addWithoutHaste(ownerQueues) }
-  }
-}
-
 /// A box, because most owner queues have none.
 private final class LineFlows {
   @exclusivity(unchecked) var byKey = PointerMap<Flow>()
@@ -192,14 +175,6 @@ final class Flow {
     unretainedOwnerQueue = Borrowed(ownerQueue)
     self.line = line
   }
-}
-
-/// What the scheduler knows a line by: jobs of one owner of which one runs at a time, see `SerialLine`. It keeps nothing.
-final class LineKey: Sendable {
-  nonisolated(unsafe) var isClosed = false  // guarded by the queue's lock
-
-  /// Of normal priority.
-  static let level = PriorityLevel.of(.normal)
 }
 
 /// How much of a line is in the hands of workers. Guarded by the queue's lock.

@@ -12,7 +12,7 @@ class Permit {
 
 /// The permit of an asynchronous operation whose task waits, or has waited. Guarded by the queue's lock.
 ///
-/// The task yields when `waits` becomes one. It takes the permit back when `waits` becomes zero: the wait that ended last goes on only
+/// The task yields when `waits` becomes one. It regains the permit when `waits` becomes zero: the wait that ended last goes on only
 /// then. Other parts of the task may go on without: one that has waited may be what the last one waits for. If a part begins to wait while
 /// another one asks for the permit, that one goes on without, too.
 final class TaskPermit: Permit {

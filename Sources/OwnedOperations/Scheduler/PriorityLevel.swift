@@ -13,4 +13,6 @@ enum PriorityLevel {
     default: 2
     }
   }
+
+  static func name(of level: Int) -> String { ["very high", "high", "normal", "low", "very low"][level] }
 }

@@ -55,8 +55,8 @@ class ScheduledWorker: BlockingObserver {
   /// How many items to take: as many as take some 50 us, and never so many that other workers have to go without.
   /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
   ///   that comes later has to wait for more than one job of each of the others.
-  final func batchLimit(ready: Int, turns: Int) -> Int {
-    max(1, min(batchSize, ready / Processors.count, Mutation.turnsAreTakenInAdvance.isOn ? .max : turns / (2 * Processors.count)))
+  final func batchLimit(ready: Int, turns: Int, processors: Int) -> Int {
+    max(1, min(batchSize, ready / processors, Mutation.turnsAreTakenInAdvance.isOn ? .max : turns / (2 * processors)))
   }
 
   // MARK: What only its thread's side knows
@@ -65,7 +65,7 @@ class ScheduledWorker: BlockingObserver {
   var processorTime: UInt64? { nil }
 
   /// Whether the item that the worker has begun last is that of the work, which may end elsewhere, and not over. Under the queue's lock,
-  /// after the rest of the batch has been taken back: nothing else can begin then. The work must not have been released.
+  /// after the rest of the batch has been reclaimed: nothing else can begin then. The work must not have been released.
   func isInside(_ work: AnyObject) -> Bool { false }
 
   /// The thread is about to leave. Under the queue's lock.

@@ -101,6 +101,12 @@ extension Scheduler {
     if !Mutation.heldBackLeavesListsOpen.isOn { closeNestedWork() }
   }
 
+  /// Somebody other than bodies holds the owner, or it has gone.
+  mutating func goOn(with ownerQueue: OwnerQueue) {
+    ownerQueue.isHeldBack = false
+    if !ownerQueue.isRemoved { ownerQueue.phase.release(ownerQueue, ownerLimit: ownerLimit) }
+  }
+
   /// See `QueueCore.putBack`.
   mutating func putBack(_ work: consuming WorkItem, from worker: ScheduledWorker) -> PutBack {
     // One whose batch was handed to it is here now, and may be held up by the owner's deinit.

@@ -3,7 +3,7 @@ extension Scheduler {
   /// Jobs that add nothing need no list.
   private static let leastBatchesWithoutAddition = 8
 
-  /// The worker may keep what its jobs add, from now until its batch is settled or taken back: the batch has just been filled.
+  /// The worker may keep what its jobs add, from now until its batch is settled or reclaimed: the batch has just been filled.
   mutating func openNestedWork(of worker: ScheduledWorker) {
     guard worker.batchesWithoutAddition < Self.leastBatchesWithoutAddition, limit == 1 || limit == .max, !takesOne, underlyingQueue == nil,
       fairness == .firstComeFirstServed,

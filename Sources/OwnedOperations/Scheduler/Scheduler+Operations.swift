@@ -25,7 +25,7 @@ extension Scheduler {
     for operation in operations {
       switch insert(operation, to: host) {
       case .refused(let refusal):
-        for operation in operations.prefix(attached) { takeBack(operation) }
+        for operation in operations.prefix(attached) { withdraw(operation) }
         return refusal
       case .ready: ready.append(operation)
       case .blocked: if operation.isToldOfNothing { waiting.append(operation) }
@@ -126,8 +126,8 @@ extension Scheduler {
     return ownerQueue(for: isOwn ? nil : lifetime) ?? lastPhase.with { Borrowed($0.queueWithoutOwner) }
   }
 
-  /// Takes back `insert`, before the operation was counted. Somebody may have started it meanwhile; then it goes on without us.
-  mutating func takeBack(_ operation: OwnedOperation) {
+  /// Undoes `insert`, before the operation was counted. Somebody may have started it meanwhile; then it goes on without us.
+  mutating func withdraw(_ operation: OwnedOperation) {
     if let ownerQueue = operations.remove(operation)?.ownerQueue { ownerQueue.phase.finish(ownerQueue) }
     if operation.detach() { endedOperations += 1 }
   }
@@ -151,6 +151,24 @@ extension Scheduler {
     if let place = operations.place(of: operation), operation.isWaitingForScheduler { makeReady(place) }
   }
 
+  mutating func makeReadyThoseWaiting(_ operations: [OwnedOperation]) { for operation in operations { makeReadyIfWaiting(operation) } }
+
+  /// The operation's priority is not that of the item any more.
+  /// - Returns: whether the item is the one to go by all the same: there is none of the current priority.
+  mutating func useUp(_ operation: OwnedOperation, at level: Int, unlessAt current: Int) -> Bool {
+    guard let place = operations.place(of: operation) else { return false }
+    operations[place].levels &= ~(1 << level)
+    return operations[place].levels & 1 << current == 0 && !Mutation.priorityLosesTheItem.isOn
+  }
+
+  /// The item led to no start: the operation was started by another item, or is blocked again. If it became ready in the meantime, that
+  /// went by the item.
+  mutating func useUp(_ operation: OwnedOperation, at level: Int) {
+    guard let place = operations.place(of: operation) else { return }
+    operations[place].levels &= ~(1 << level)
+    if operation.isWaitingForScheduler, !Mutation.itemIsUsedUpWithTheNews.isOn { makeReady(place) }
+  }
+
   /// The operation goes on without a thread of the queue's, and takes a permit with it. What the worker has taken beside it needs another.
   mutating func detach(_ operation: OwnedOperation, from worker: ScheduledWorker?) {
     if limit != .max || ownerLimit != .max, let worker, !Mutation.batchGoesOnBesideADetached.isOn { reclaimBatch(from: worker) }
@@ -172,7 +190,7 @@ extension Scheduler {
 
   /// - Parameter isFromElsewhere: the thread is not that of the worker which has the operation's item, if one has.
   mutating func finish(_ operation: OwnedOperation, isFromElsewhere: Bool) {
-    // Unless it was taken back.
+    // Unless it was withdrawn.
     guard let entry = operations.remove(operation) else { return }
     if isFromElsewhere, !entry.isDetached, operation.didRun { setWorkerOutside(of: operation) }
     if operation.didRun { endedOperations += 1 }

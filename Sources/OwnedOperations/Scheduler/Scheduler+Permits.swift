@@ -12,7 +12,7 @@
 ///   (`OwnerQueue.returning`), and of its line.
 /// - Nothing that returns waits for a worker that is on its way: it may be on the one thread that both need.
 /// - The task of an operation that has been cancelled needs no permit to go on: it is to come to its end.
-/// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last takes it back; see
+/// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last regains it; see
 ///   `TaskPermit`. An operation that was started by hand has none to yield; one whose start has not returned will have it then.
 ///
 /// Processors are another account, and only new work asks it: one worker for each processor, not counting those that wait or were found to
@@ -42,7 +42,7 @@ extension Scheduler {
   private func hasProcessor(beside others: Int) -> Bool {
     // Those that are asleep are a part of what the share is the mean of: to leave them out there would count them twice.
     let bodies = others - waiting - extraWorkers
-    return bodies - blockedWorkers < Processors.count || processorShare.leavesRoom(beside: bodies)
+    return bodies - blockedWorkers < processors || processorShare.leavesRoom(beside: bodies, of: processors)
   }
 
   // MARK: Waits
@@ -79,17 +79,17 @@ extension Scheduler {
     guard worker.permit.isYielded, !worker.isOutside else { return nil }
     // What was taken and has not begun counts as running, and may stand behind anything.
     if let line = worker.permit.flow?.line, line.isRunning { reclaimBatches() }
-    guard !takeBackAtOnce(worker.permit) else { return nil }
+    guard !regainAtOnce(worker.permit) else { return nil }
     let thread = WaitingThread()
     askBack(worker.permit, .thread(thread))
     return thread
   }
 
-  private mutating func takeBackAtOnce(_ permit: Permit) -> Bool {
+  private mutating func regainAtOnce(_ permit: Permit) -> Bool {
     if !Mutation.returnsWithoutPermit.isOn {
       guard mayReturn(permit), !returning.contains(where: { mayReturn($0) }) else { return false }
     }
-    takeBack(permit)
+    regain(permit)
     return true
   }
 
@@ -106,7 +106,7 @@ extension Scheduler {
       if let waiter = returning.remove(permit) { admitted.append(waiter) }
       permit.ownerQueue?.returning -= 1
       permit.flow?.line?.returning -= 1
-      takeBack(permit)
+      regain(permit)
     }
     return admitted
   }
@@ -129,7 +129,7 @@ extension Scheduler {
     guard let permit = taskPermits[ObjectIdentifier(operation)] else { return true }
     permit.waits -= 1
     guard permit.waits == 0, permit.isYielded, !operation.isTaskCancelled || Mutation.cancelledTaskNeedsAPermit.isOn,
-      !takeBackAtOnce(permit)
+      !regainAtOnce(permit)
     else { return true }
     askBack(permit, waiter)
     return false
@@ -144,7 +144,7 @@ extension Scheduler {
   mutating func forgetTask(of operation: OwnedOperation) {
     guard !taskPermits.isEmpty, let permit = taskPermits.removeValue(forKey: ObjectIdentifier(operation)) else { return }
     stopAsking(permit)
-    if permit.isYielded { takeBack(permit) }
+    if permit.isYielded { regain(permit) }
   }
 
   /// The permit is not asked for any more: who did goes on without.
@@ -173,13 +173,13 @@ extension Scheduler {
     return ownerQueue.executing - ownerQueue.yielded < max(1, ownerLimit)
   }
 
-  private mutating func takeBack(_ permit: Permit) {
+  private mutating func regain(_ permit: Permit) {
     permit.isYielded = false
     yielded -= 1
-    takeOwnersBack(permit)
+    regainOwners(permit)
   }
 
-  private mutating func takeOwnersBack(_ permit: Permit) {
+  private mutating func regainOwners(_ permit: Permit) {
     guard let ownerQueue = permit.ownerQueue else { return }
     permit.ownerQueue = nil
     ownerQueue.yielded -= 1
@@ -202,13 +202,20 @@ extension Scheduler {
     guard worker.permit.isYielded else { return yield(worker.permit, bodyOf: nil) }
     // By the body, which is none any more: nothing of the owner's comes back.
     stopAsking(worker.permit)
-    takeOwnersBack(worker.permit)
+    regainOwners(worker.permit)
   }
 
   /// The worker looks for work again. It needs a permit like anybody who asks for work.
   mutating func comeBack(_ worker: ScheduledWorker) {
     guard worker.isOutside else { return }
     worker.isOutside = false
-    takeBack(worker.permit)
+    regain(worker.permit)
   }
+}
+
+extension ProcessorShare {
+  /// Whether that many bodies at a time, and one more, leave a quarter of the processors unused.
+  ///
+  /// What bodies use together can't be more than there is: were all of it theirs, there would be room for ever more of them.
+  func leavesRoom(beside bodies: Int, of processors: Int) -> Bool { (bodies + 1) * value <= processors * Self.whole * 3 / 4 }
 }

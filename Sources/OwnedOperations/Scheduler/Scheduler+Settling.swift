@@ -1,4 +1,4 @@
-/// What workers have done is counted, and what they have not begun taken back.
+/// What workers have done is counted, and what they have not begun reclaimed.
 extension Scheduler {
   /// For the worker between batches: counts all that it has begun.
   mutating func settleBatch(of worker: ScheduledWorker) {
@@ -35,6 +35,23 @@ extension Scheduler {
     finish(finished, withoutRunning: notRun)
   }
 
+  /// A node of a graph threw.
+  mutating func countFailedNode(of ownerQueue: OwnerQueue) {
+    ownerQueue.phase.finish(ownerQueue)
+    statistics.count(WorkBatch.Tally(failed: 1))
+    finish(1)
+  }
+
+  /// - Parameter skipped: how many of the nodes because their owner had ended.
+  mutating func countCancelledNodes(_ count: Int, skipped: Int, of ownerQueue: OwnerQueue, level: Int) {
+    ownerQueue.phase.finish(ownerQueue, count: count)
+    noteDead(count, level: level, of: ownerQueue)
+    statistics.cancelled += count
+    statistics.skippedForEndedOwners += skipped
+    finish(count, withoutRunning: count)
+    afterFinish(of: ownerQueue)
+  }
+
   /// Something of the owner's is over: another turn of its may be due, or its owner queue.
   mutating func afterFinish(of ownerQueue: OwnerQueue) {
     guard !ownerQueue.isRemoved else { return }
@@ -46,8 +63,7 @@ extension Scheduler {
   mutating func finish(_ count: Int, withoutRunning: Int = 0) {
     guard count > 0 else { return }
     unfinished -= count
-    // The progress has no code of the user's on platforms without key-value observing.
-    if let progress, progress.totalUnitCount > 0 { progress.completedUnitCount += Int64(count - withoutRunning) }
+    if progress != nil { noteProgress(count - withoutRunning) }
   }
 
   /// For those who want to know what is over now.
@@ -55,7 +71,7 @@ extension Scheduler {
     for worker in workers.active { settle(worker, includingCurrent: worker.isOutside) }
   }
 
-  /// Takes back what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
+  /// Reclaims what workers have not begun: from now on it starts under the rules as they are now. Those who took first come last, so that
   /// the oldest is in front again.
   mutating func reclaimBatches() {
     if Mutation.workInHandStays.isOn { return }
@@ -107,6 +123,6 @@ extension Scheduler {
     items.deallocate()
   }
 
-  /// Whether something is to be released after unlocking, which may run code of the user's.
-  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.ownerQueues.isEmpty }
+  /// Whether something is to be released after unlocking, or the progress to be told, which may run code of the user's.
+  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.ownerQueues.isEmpty || hasReport }
 }

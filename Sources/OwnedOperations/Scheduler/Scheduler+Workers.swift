@@ -54,7 +54,7 @@ extension Scheduler {
     return sendWorker()
   }
 
-  @inline(__always)  // for each worker that is sent for
+  @inline(__always)  // for each job that is handed over
   private mutating func sendWorker() -> ScheduledWorker {
     let worker = workers.activate {
       listener.unsafelyUnwrapped.makeWorker(workerGeneration, qualityOfService: qualityOfService, underlyingQueue: underlyingQueue)
@@ -91,15 +91,21 @@ extension Scheduler {
     return isLast
   }
 
-  /// What workers are made from has changed. Those that have a batch finish it, and nothing that is added from now on.
-  mutating func discardFormerWorkers() {
-    workerGeneration += 1
-    workers.removeResting()
-    closeNestedWork()
-  }
+  // MARK: What an idle queue doesn't need
 
   /// Whether there is no work, and no worker that would see to what an idle queue doesn't need.
   var hasRunOut: Bool { unfinished == 0 && workers.activeCount == 0 }
+
+  /// The workers that rest, to be let go of after unlocking; none if others are active.
+  mutating func takeRestingOfIdle() -> [ScheduledWorker] { workers.activeCount == 0 ? workers.removeResting() : [] }
+
+  /// Those that `removeIfIdle` may take out; none if there is work. Linear in the owners.
+  var ownerQueuesOfIdle: [OwnerQueue] { unfinished == 0 ? phases[0].idleOwnerQueues : [] }
+
+  /// Those that still have no work leave their phases.
+  mutating func removeIfIdle(_ ownerQueues: ArraySlice<OwnerQueue>) {
+    for ownerQueue in ownerQueues where !ownerQueue.isRemoved { ownerQueue.phase.removeIfIdle(ownerQueue) }
+  }
 
   // MARK: Handing over
 
@@ -124,15 +130,15 @@ extension Scheduler {
     return worker
   }
 
-  /// The job that a worker was given, and may not have begun, is to stand in the ready lists before anything else does: it counts as
-  /// executing, and would hold back what is more urgent, and of its owner; and what is held now would come before it in the end.
+  /// The job that a worker was given, and may not have begun, is to stand in the ready lists before anything else does. It counts as
+  /// executing there, and would hold back what is more urgent, and what is of its owner. And what is held now would come before it.
   @inline(__always)  // for each addition
   mutating func endHandoffBeforeAddition() {
     if handoff != nil, !Mutation.handoverDoesNotYield.isOn { endHandoff() }
   }
 
   /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
-  private mutating func endHandoff() {
+  mutating func endHandoff() {
     guard let worker = handoff?.object else { return }
     handoff = nil
     reclaimBatch(from: worker)

@@ -31,7 +31,7 @@ import Synchronization
 /// *Handoff.* A job that is added to an idle queue (no worker, nothing ready) passes over the ready lists.
 ///
 /// - It lies in the batch of the worker that is sent for, which begins it when it arrives, without having taken the lock.
-/// - Until then that worker counts as on its way. Whoever adds more, or finds more ready work, takes the batch back first (`endHandoff`).
+/// - Until then that worker counts as on its way. Whoever adds more, or finds more ready work, reclaims the batch first (`endHandoff`).
 /// - Who wins the batch's cursor decides. If the item had begun, the worker has arrived, and another may be due.
 /// - If not, it is ready work again, in its place by priority and order. The worker finds its batch empty and looks here.
 /// - So a handed job waits for nothing, and holds up nobody.
@@ -66,6 +66,8 @@ struct Scheduler: ~Copyable {
   var itemTime = Self.unknownTime
   /// Of bodies, lately.
   var processorShare = ProcessorShare()
+  /// How many there are.
+  let processors: Int
   var waits = WaitList()
   var isSuspended = false
   var isBarrierRunning = false
@@ -112,6 +114,9 @@ struct Scheduler: ~Copyable {
   var name: String
   var qualityOfService: QualityOfService
   var progress: Progress?
+  /// Units that it is still to be told of, and whether somebody does; see `Scheduler+Progress`.
+  var dueProgress = 0
+  var isReporting = false
   var underlyingQueue: DispatchQueue?
   /// The queue, weakly: owner queues, which may outlive it, tell it of ends.
   var listener: (any OwnerEndListener & WorkerMaker)?
@@ -131,7 +136,10 @@ struct Scheduler: ~Copyable {
   /// something: 100 of 1,480 instructions for each job.
   private let staysInPlace = Atomic<Bool>(true)
 
-  init(name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, ownLifetime: OwnerLifetime) {
+  init(
+    name: String, limit: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?, ownLifetime: OwnerLifetime,
+    processors: Int
+  ) {
     let phase = BarrierPhase(fairness: .firstComeFirstServed, departures: departures)
     phases = BarrierPhaseList(phase)
     firstPhase = Borrowed(phase)
@@ -141,6 +149,7 @@ struct Scheduler: ~Copyable {
     self.qualityOfService = qualityOfService
     self.underlyingQueue = underlyingQueue
     self.ownLifetime = ownLifetime
+    self.processors = processors
   }
 
   /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active
@@ -155,7 +164,9 @@ struct Scheduler: ~Copyable {
   }
 
   var isBarrierDue: Bool {
-    !isBarrierRunning && firstPhase.with { $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) }
+    guard !isBarrierRunning, firstPhase.with({ $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) })
+    else { return false }
+    return isProgressKnown
   }
 
   // MARK: Adding
@@ -216,9 +227,10 @@ struct Scheduler: ~Copyable {
 
   // MARK: Taking
 
-  /// With a limit of several, no worker takes work in advance: were it then to block, younger work could take all the permits that are
-  /// left, and wait for that older work in vain. (With a limit of one nobody else takes work; without a limit, what was taken in advance
-  /// gets a permit of its own in the end.)
+  /// With a limit of several, no worker takes work in advance. Were it then to block, younger work could take all the permits that are
+  /// left, and wait for that older work in vain.
+  ///
+  /// With a limit of one nobody else takes work. Without a limit, what was taken in advance gets a permit of its own in the end.
   private var keepsOrder: Bool { limit != .max && limit > 1 }
 
   /// Whether workers take one item at a time by rule.
@@ -232,7 +244,11 @@ struct Scheduler: ~Copyable {
         guard phase.readyLevels != 0 else { return nil }
         worker.takesOne = takesOne
         if isDriven, let shuffler, limit != 1 { phase.shuffle(by: shuffler, ownerLimit: ownerLimit) }
-        let most = worker.takesOne ? 1 : worker.batchLimit(ready: phase.readyCount, turns: fairness == .roundRobin ? phase.turns : .max)
+        let most =
+          worker.takesOne
+          ? 1
+          : worker.batchLimit(
+            ready: phase.readyCount, turns: fairness == .roundRobin ? phase.turns : .max, processors: processors)
         return phase.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
       if firstPhase.with({ $0.hasHeldForLine }) { monitorLines() }
@@ -282,26 +298,6 @@ struct Scheduler: ~Copyable {
   mutating func nextSerial() -> UInt64 {
     lastSerial += 1
     return lastSerial
-  }
-
-  // MARK: Suspending owners
-
-  func isSuspended(_ lifetime: OwnerLifetime) -> Bool { !suspendedOwners.isEmpty && suspendedOwners.contains(lifetime.id) }
-
-  mutating func setSuspended(_ suspended: Bool, _ lifetime: OwnerLifetime) {
-    if suspended {
-      // The owner queue is what hears of the owner's end, as long as it is there.
-      guard ownerQueue(for: Borrowed(lifetime)) != nil else { return }
-      suspendedOwners.insert(lifetime.id)
-    } else {
-      suspendedOwners.remove(lifetime.id)
-    }
-    reclaimBatches()
-    for phase in phases {
-      guard let ownerQueue = phase.existingOwnerQueue(for: lifetime) else { continue }
-      ownerQueue.isSuspended = suspended
-      phase.release(ownerQueue, ownerLimit: ownerLimit)
-    }
   }
 
   // MARK: A worker's way

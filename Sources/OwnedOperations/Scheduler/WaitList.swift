@@ -3,14 +3,6 @@ enum Waiter: Sendable {
   case thread(WaitingThread)
   case task(CheckedContinuation<Void, Never>)
   case drain(DrainOutcome)
-
-  func resume() {
-    switch self {
-    case .thread(let thread): thread.wake()
-    case .task(let continuation): continuation.resume()
-    case .drain(let outcome): outcome.settle(true)
-    }
-  }
 }
 
 /// Those who wait for a queue or for an owner's work in it. Guarded by the queue's lock.

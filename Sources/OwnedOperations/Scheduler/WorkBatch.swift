@@ -255,7 +255,7 @@ final class WorkBatch {
   }
 
   /// Puts the last item begun back to those that have not, for a worker that can't run it now. Under the queue's lock, after the rest has
-  /// been taken back.
+  /// been reclaimed.
   func unbegin(_ work: consuming WorkItem) -> (items: UnsafeMutablePointer<WorkItem>, flow: Borrowed<Flow>, age: UInt64) {
     let last = Self.split(cursor.load(ordering: .relaxed)).next - 1
     (items + last).initialize(to: work)
@@ -306,7 +306,7 @@ final class WorkBatch {
   /// Of the item that was put in last.
   var lastFlow: Borrowed<Flow>? { count > 0 ? entries[count - 1].flow : nil }
 
-  /// Whether the worker has begun a work item since the batch was filled. A hint, but under the lock: what has been taken back never will
+  /// Whether the worker has begun a work item since the batch was filled. A hint, but under the lock: what has been reclaimed never will
   /// be.
   var hasBegun: Bool { Self.split(cursor.load(ordering: .acquiring)).next > 0 }
 

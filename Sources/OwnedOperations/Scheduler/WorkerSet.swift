@@ -30,7 +30,6 @@ struct WorkerSet {
   }
 
   /// - Returns: those that rested: to let go of them takes longer than the lock should be held.
-  @discardableResult
   mutating func removeResting() -> [ScheduledWorker] {
     defer { workers.removeLast(restingCount) }
     return Array(workers[activeCount...])

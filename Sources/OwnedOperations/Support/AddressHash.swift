@@ -1,9 +1,11 @@
 /// Fibonacci hashing of addresses, which are multiples of 16 and come in rows: the higher bits of the product are well mixed.
 ///
-/// A shard is chosen by the highest bits, a place in a table by the middle ones. They must not be the same: or the keys of one shard would
-/// crowd in one part of its table. Nor may a place be given by the highest bits: places of a smaller table would come in the order of those
-/// of a larger one, and who moves keys from one to the other in order, or takes them out so, would fill a part of it to the brim. The
-/// lowest bits say little when addresses are far apart.
+/// A shard is chosen by the highest bits, a place in a table by the middle ones.
+///
+/// - Not by the same: the keys of one shard would crowd in one part of its table.
+/// - No place by the highest: places of a smaller table would come in the order of those of a larger one. Who moves keys from one to the
+///   other in order, or takes them out so, would fill a part of it to the brim.
+/// - Neither by the lowest: they say little when addresses are far apart.
 struct AddressHash {
   private let bits: UInt
 

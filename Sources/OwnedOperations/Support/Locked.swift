@@ -3,8 +3,8 @@
 /// The memory costs one allocation, so this is for what there is one of, or few; not for what each job or operation has. The lock is a
 /// ``Lock``: not recursive, and no code of the user's runs under it, nor is anything of the user's released.
 ///
-/// Not a function itself, nor an optional one, but a structure that has it: as a generic value a function is converted by a thunk when it
-/// is lent, and by another when it is given back; each look would put two more around it, until a call of it used up the stack.
+/// Not a function itself, nor an optional one, but a structure that has it. As a generic value a function is converted by a thunk when it
+/// is lent, and by another when it is given back. Each look would put two more around it, until a call of it used up the stack.
 struct Locked<Value: ~Copyable>: ~Copyable, @unchecked Sendable {  // the value is touched by the lock's holder only
   private let lock: Lock
   private let memory: UnsafeMutablePointer<Value>

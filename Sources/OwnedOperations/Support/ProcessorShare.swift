@@ -33,11 +33,6 @@ struct ProcessorShare: Equatable {
     }
     value = max(Self.least, Int(processorTime * UInt64(Self.whole) / time))
   }
-
-  /// Whether that many bodies at a time, and one more, leave a quarter of the processors unused.
-  ///
-  /// What bodies use together can't be more than there is: were all of it theirs, there would be room for ever more of them.
-  func leavesRoom(beside bodies: Int) -> Bool { (bodies + 1) * value <= Processors.count * Self.whole * 3 / 4 }
 }
 
 /// What a thread has used so far, which only itself can ask.

@@ -90,7 +90,7 @@ struct ReadWriteLock: ~Copyable, @unchecked Sendable {  // pointers to atomics a
   // MARK: Readers
 
   /// - Returns: for `endRead`, on the same thread.
-  @inline(__always)
+  @inline(__always)  // for each read: two atomic operations
   func beginRead() -> Int {
     let shard = shardOfThisThread
     count(1, in: shard)
@@ -98,7 +98,7 @@ struct ReadWriteLock: ~Copyable, @unchecked Sendable {  // pointers to atomics a
     return beginReadBehindWriters(shard)
   }
 
-  @inline(__always)
+  @inline(__always)  // for each read: two atomic operations
   func endRead(_ shard: Int) {
     count(-1, in: shard)
     if words.pointee.draining.load(ordering: .sequentiallyConsistent) { wakeWriter() }
@@ -149,14 +149,14 @@ struct ReadWriteLock: ~Copyable, @unchecked Sendable {  // pointers to atomics a
 
   // MARK: Writers
 
-  @inline(__always)
+  @inline(__always)  // for each write
   func beginWrite() {
     words.pointee.announced.add(1, ordering: .sequentiallyConsistent)
     words.pointee.writing.lock()
     if !isFreeOfReaders { waitForReaders() }
   }
 
-  @inline(__always)
+  @inline(__always)  // for each write
   func endWrite() {
     words.pointee.ended.add(1, ordering: .sequentiallyConsistent)
     if words.pointee.waiting.load(ordering: .sequentiallyConsistent) > 0 { admitReaders() }
@@ -205,13 +205,13 @@ struct ReadWriteLock: ~Copyable, @unchecked Sendable {  // pointers to atomics a
 
   // MARK: Looking
 
-  @inline(__always)
+  @inline(__always)  // for each read
   private var isFreeOfWriters: Bool {
     let ended = words.pointee.ended.load(ordering: .sequentiallyConsistent)
     return ended == words.pointee.announced.load(ordering: .sequentiallyConsistent)
   }
 
-  @inline(__always)
+  @inline(__always)  // for each write
   private var isFreeOfReaders: Bool {
     for shard in 0..<shardCount where readers(in: shard) != 0 { return false }
     return true
@@ -226,18 +226,18 @@ struct ReadWriteLock: ~Copyable, @unchecked Sendable {  // pointers to atomics a
     return words.pointee.announced.load(ordering: .sequentiallyConsistent) - ended
   }
 
-  @inline(__always)
+  @inline(__always)  // for each read: one atomic operation
   private func count(_ change: Int, in shard: Int) {
     (shards + shard * Self.cacheLine).assumingMemoryBound(to: Atomic<Int>.self).pointee.add(change, ordering: .sequentiallyConsistent)
   }
 
-  @inline(__always)
+  @inline(__always)  // for each write and shard: one atomic operation
   private func readers(in shard: Int) -> Int {
     (shards + shard * Self.cacheLine).assumingMemoryBound(to: Atomic<Int>.self).pointee.load(ordering: .sequentiallyConsistent)
   }
 
   /// Fibonacci hashing: stacks lie apart by multiples of some power of two, and the high bits of the product are well mixed.
-  @inline(__always)
+  @inline(__always)  // for each read: a few instructions
   private var shardOfThisThread: Int {
     #if OWNED_OPERATIONS_MODEL
       if let thread = ModelRun.thread { return thread.number & (shardCount - 1) }

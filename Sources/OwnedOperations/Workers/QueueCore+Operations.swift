@@ -20,7 +20,7 @@ extension QueueCore {
     let qualityOfService = operation.explicitQualityOfService
     let isStarted = qualityOfService.map { start(operation, with: $0) } ?? operation.startIfReady()
     if !isStarted {
-      useUp(operation, at: level)
+      mutate { scheduler, _ in scheduler.useUp(operation, at: level) }
     } else if operation.isExecuting {
       detach(operation)
     }
@@ -36,21 +36,7 @@ extension QueueCore {
   private func isCurrent(_ operation: OwnedOperation, at level: Int) -> Bool {
     let current = PriorityLevel.of(operation.scheduledPriority)
     guard current != level else { return true }
-    return note { scheduler in
-      guard let place = scheduler.operations.place(of: operation) else { return false }
-      scheduler.operations[place].levels &= ~(1 << level)
-      return scheduler.operations[place].levels & 1 << current == 0 && !Mutation.priorityLosesTheItem.isOn
-    }
-  }
-
-  /// The item led to no start: the operation was started by another item, or is blocked again. If it became ready in the meantime, that
-  /// went by the item.
-  private func useUp(_ operation: OwnedOperation, at level: Int) {
-    mutate { scheduler, _ in
-      guard let place = scheduler.operations.place(of: operation) else { return }
-      scheduler.operations[place].levels &= ~(1 << level)
-      if operation.isWaitingForScheduler, !Mutation.itemIsUsedUpWithTheNews.isOn { scheduler.makeReady(place) }
-    }
+    return note { $0.useUp(operation, at: level, unlessAt: current) }
   }
 
   /// The operation goes on without a thread of ours, and takes a permit with it. What the worker has taken beside it needs another.

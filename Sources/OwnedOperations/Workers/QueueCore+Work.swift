@@ -32,11 +32,12 @@ extension QueueCore {
 
   private static let ownerQueuesPerHold = 128
 
-  /// Gives up what a queue that is idle doesn't need: the workers that rest, each of which has some ten kilobytes; and owner queues, which
-  /// keep their lifetimes, for no reason when there is no work: a lifetime that is only dropped ends when nobody holds it. Called when the
-  /// queue has run out of work. Linear in the owners that it has had work of since.
+  /// Gives up what a queue that is idle doesn't need: the workers that rest, each of which has some ten kilobytes, and owner queues. These
+  /// keep their lifetimes, and a lifetime that is only dropped ends when nobody holds it.
+  ///
+  /// Called when the queue has run out of work. Linear in the owners that it has had work of since.
   func tidyUp() {
-    let resting = note { $0.workers.activeCount == 0 ? $0.workers.removeResting() : [] }
+    let resting = note { $0.takeRestingOfIdle() }
     withExtendedLifetime(resting) { removeIdleOwnerQueues() }
   }
 
@@ -46,13 +47,9 @@ extension QueueCore {
   }
 
   private func removeIdleOwnerQueues() {
-    let idle = read { $0.unfinished == 0 ? $0.phases[0].idleOwnerQueues : [] }
+    let idle = read { $0.ownerQueuesOfIdle }
     for start in stride(from: 0, to: idle.count, by: Self.ownerQueuesPerHold) {
-      mutate { _, _ in
-        for ownerQueue in idle[start..<min(idle.count, start + Self.ownerQueuesPerHold)] {
-          if !ownerQueue.isRemoved { ownerQueue.phase.removeIfIdle(ownerQueue) }
-        }
-      }
+      mutate { scheduler, _ in scheduler.removeIfIdle(idle[start..<min(idle.count, start + Self.ownerQueuesPerHold)]) }
     }
     DeferredReleases.add(contentsOf: idle)
     forgetEndedOwners()
@@ -111,9 +108,6 @@ extension QueueCore {
 
   /// Somebody other than bodies holds the owner, or it has gone.
   func goOn(with ownerQueue: OwnerQueue) {
-    mutate { scheduler, _ in
-      ownerQueue.isHeldBack = false
-      if !ownerQueue.isRemoved { ownerQueue.phase.release(ownerQueue, ownerLimit: scheduler.ownerLimit) }
-    }
+    mutate { scheduler, _ in scheduler.goOn(with: ownerQueue) }
   }
 }

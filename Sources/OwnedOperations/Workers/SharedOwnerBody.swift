@@ -24,9 +24,3 @@ final class SharedOwnerBody: WorkRecord {
     }
   }
 }
-
-extension WorkItem {
-  static func sharedOwnerBlock(_ hold: OwnerHold, _ body: @escaping ErasedOwnerBody.Body) -> WorkItem {
-    .record(SharedOwnerBody(hold, body), 0)
-  }
-}

@@ -36,7 +36,7 @@ final class Worker: DueWorker {
   @Uncounted private var currentOperation: OwnedOperation? {  // not counted: that is in a cache line that others want
     didSet { currentAddress.store(currentOperation.map { UInt(bitPattern: Borrowed($0).address) } ?? 0, ordering: .releasing) }
   }
-  /// The address of `currentOperation`, for other threads; see `isLastOf(_:)`.
+  /// The address of `currentOperation`, for other threads; see `isInside(_:)`.
   private let currentAddress = Atomic<UInt>(0)
   private var currentIndex = 0
   private(set) var batchStart: UInt64 = 0

@@ -14,5 +14,10 @@ extension QueueCore {
     Uptime.call(after: Self.monitorInterval, on: Self.monitorQueue) { [reference] in reference?.whileThere { $0.lookAtWorkers() } }
   }
 
-  func lookAtWorkers() { mutate { scheduler, _ in scheduler.lookAtWorkers() } }
+  func lookAtWorkers() {
+    mutate { scheduler, followUp in
+      scheduler.lookAtWorkers()
+      followUp.reportsInBackground = true
+    }
+  }
 }

@@ -23,15 +23,15 @@ import Synchronization
 /// - One that gives up parking does so under the lock. If it isn't among those that are parked it has been called: the signal is
 ///   there, or on its way.
 ///
-/// How many are due and how many are looking stands in one word, so that each of the above is one step: of one who makes a worker due and
+/// How many are due and how many are looking stands in one word, so that each of the above is one step. Of one who makes a worker due and
 /// one who stops looking, the second sees what the first did. The rest is guarded by the lock.
 ///
 /// ## How many
 ///
 /// GCD has 255 threads for the serial queues of a quality of service, and gives each a thread at once even while all threads of the
-/// concurrent pool are blocked. Workers take up to 192 of these; a thread beyond that, which may be for the work that all the others are
-/// waiting for, is a new one. (To run that work on the stack of a worker that waits would save the thread, but is not sound: the work could
-/// wait for what lies further down on that stack.) Nothing is lost if the system has no more threads to give: the work then waits for one
+/// concurrent pool are blocked. Workers take up to 192 of these. A thread beyond that is a new one: it may be for the work that all the
+/// others are waiting for. To run that work on the stack of a worker that waits would save the thread, but is not sound: the work could
+/// wait for what lies further down on that stack. Nothing is lost if the system has no more threads to give: the work then waits for one
 /// of GCD's. Sixteen are parked at most; one more goes.
 ///
 /// GCD's come first because they have the quality of service. New ones alone cost the same, measured on Linux: P1 0.35 of GCD with them

@@ -251,6 +251,7 @@ public final class ResponseCache: Sendable {
   /// Returns when everything that was stored before has reached its file.
   /// - Throws: the first error of a write since the last call, if there was one: the disk is full, its directory can't be made, more was
   ///   waiting than is kept. Such entries are in memory alone, if they fit.
+  /// - Complexity: linear in what has yet to be written.
   public func flush() async throws {
     let last = state.withLock { $0.number }
     await withCheckedContinuation { continuation in

@@ -107,7 +107,7 @@ enum Mutation: String, CaseIterable {
   case leavesInASecondHold  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
   /// Somebody waits for work that may be over already.
   case waiterMissesTheFinish  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
-  /// A work item can be begun, and taken back, at once.
+  /// A work item can be begun, and reclaimed, at once.
   case beginsWithoutExchange
   /// A parked thread gives up without looking whether it has been called.
   case givesUpThoughCalled  // aJobIsAddedWhileTheParkedThreadGivesUp
@@ -161,7 +161,7 @@ enum Mutation: String, CaseIterable {
   // Jobs that a worker's own jobs add: NestedWorkModelTests
   /// A worker adds to a list that has been closed, and begins what is in it.
   case closedListGoesOn  // whoWaitsForTheQueueWaitsForWhatItsJobsAdd
-  /// Whoever takes back what a worker has in hand leaves it what its jobs have added.
+  /// Whoever reclaims what a worker has in hand leaves it what its jobs have added.
   case listStaysOpen  // aBarrierComesBetweenWhatAJobAddsBeforeItAndAfterIt
   /// What a worker has kept is counted when somebody else looks, and not before it is counted as over.
   case nestedWorkIsCountedLate  // whoWaitsForAChainWaitsForItsLastJob

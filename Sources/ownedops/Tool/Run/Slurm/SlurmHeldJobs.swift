@@ -18,9 +18,9 @@ struct SlurmHeldJobs {
 
   /// The same of those that can't begin.
   mutating func obstacleNotice(_ rows: [(job: String, row: SlurmRow)]) -> String? {
-    let stuck = rows.filter { $0.row.obstacle != nil }
-    let fresh = stuck.filter { !knownObstacles.contains($0.row.identifier) }
-    knownObstacles = Set(stuck.map(\.row.identifier))
+    let blocked = rows.filter { $0.row.obstacle != nil }
+    let fresh = blocked.filter { !knownObstacles.contains($0.row.identifier) }
+    knownObstacles = Set(blocked.map(\.row.identifier))
     guard !fresh.isEmpty else { return nil }
     let (names, identifiers) = Self.shown(fresh)
     let reasons = Set(fresh.compactMap(\.row.obstacle)).sorted().joined(separator: ", ")

@@ -171,6 +171,4 @@ extension Array where Element == UInt8 {
     let digits = String(byte, radix: 16)
     return "\\x" + (digits.count == 1 ? "0" : "") + digits
   }
-
-  var isUTF8: Bool { String(validating: self, as: UTF8.self) != nil }
 }

@@ -1,0 +1,516 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// The scheduler by itself, on one thread, with workers that have none and a clock that the test sets: each decision is what a change
+/// returns.
+@Suite struct SchedulerValueTests {
+  // MARK: Adding and taking
+
+  @Test func aJobForAnIdleQueueIsInTheHandsOfTheWorkerThatIsSentFor() {
+    let queue = ScheduledQueue()
+    let worker = queue.add("first")
+    #expect(
+      queue.text == "1 unfinished; 1 permits; 1 workers; 1 on their way\n  1 unfinished, 1 executing\n"
+        + "    no owner: 1 unfinished, 1 executing")
+    #expect(worker?.begin() == "first")
+    worker?.end()
+    #expect(queue.look(worker, after: .items) == .leaves(isLast: true))
+    #expect(queue.text == "0 unfinished; 0 permits\n  0 unfinished, 0 executing")
+  }
+
+  @Test func whatIsAddedNextTakesTheHandedJobBackAndSendsForNobodyElse() {
+    let queue = ScheduledQueue()
+    let worker = queue.add("first")
+    #expect(queue.add("second") == nil)
+    #expect(
+      queue.text == "2 unfinished; 0 permits; 1 workers; 1 on their way\n  2 unfinished, 0 executing, ready: 2, of normal\n"
+        + "    no owner: 2 unfinished, 0 executing")
+    #expect(worker?.begin() == nil)
+    #expect(queue.look(worker) == .runs)
+    #expect(worker?.begin() == "first")
+  }
+
+  @Test func priorityComesFirstThenOrder() {
+    let queue = ScheduledQueue()
+    queue.change { scheduler, _ in scheduler.setSuspended(true) }
+    queue.add("low", .low)
+    queue.add("first")
+    queue.add("second")
+    queue.add("high", .high)
+    #expect(queue.text.hasPrefix("4 unfinished; 0 permits; suspended\n  4 unfinished, 0 executing, ready: 4, of high, normal, low"))
+    let worker = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
+    #expect(queue.drain(worker) == ["high", "first", "second", "low"])
+  }
+
+  @Test func ownersTakeTurnsAndNoneIsAboveItsLimit() {
+    let (one, other) = (OwnerLifetime(name: "one"), OwnerLifetime(name: "other"))
+    let queue = ScheduledQueue()
+    queue.change { scheduler, _ in
+      scheduler.setSuspended(true)
+      scheduler.setFairness(.roundRobin)
+      scheduler.setOwnerLimit(1, asSet: 1)
+    }
+    for number in 1...3 { queue.add("one \(number)", of: one) }
+    queue.add("other 1", of: other)
+    let first = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
+    #expect(queue.look(first) == .runs)
+    #expect(first?.begin() == "one 1")
+    // Its second has to wait for the first; the other's need not.
+    let second = queue.sent.last
+    #expect(queue.sent.count == 2)
+    #expect(queue.look(second) == .runs)
+    #expect(second?.begin() == "other 1")
+    #expect(queue.text.contains("\n    \"one\": 3 unfinished, 1 executing, at its limit"))
+    #expect(queue.text.contains("\n    \"other\": 1 unfinished, 1 executing, at its limit"))
+    second?.end()
+    #expect(queue.look(second, after: .items) == .leaves(isLast: false))
+    first?.end()
+    #expect(queue.drain(first, after: .items) == ["one 2", "one 3"])
+  }
+
+  // MARK: Limits and processors
+
+  @Test func aWorkerIsSentForWhenTheLimitIsRaised() {
+    let queue = ScheduledQueue()
+    queue.change { scheduler, _ in scheduler.setLimit(1, asSet: 1) }
+    let first = queue.add("first")
+    #expect(first?.begin() == "first")
+    #expect(queue.add("second") == nil)
+    #expect(queue.text.hasPrefix("2 unfinished; 1 of 1 permits; 1 workers\n"))
+    let second = queue.change { scheduler, _ in scheduler.setLimit(2, asSet: 2) }.worker
+    #expect(queue.look(second) == .runs)
+    #expect(second?.begin() == "second")
+  }
+
+  @Test func aWorkerThatUsesNoProcessorMakesRoomForAnother() {
+    let queue = ScheduledQueue(processors: 1)
+    let first = queue.add("first")
+    #expect(first?.begin() == "first")
+    let outcome = queue.addWithOutcome("second")
+    #expect(outcome.worker == nil)
+    #expect(outcome.asksForMonitor)
+    // It has computed since it was seen first; then no more.
+    first?.usedTime = 1_000_000
+    #expect(queue.lookAtWorkers().worker == nil)
+    #expect(queue.text.hasPrefix("2 unfinished; 1 permits; 1 workers\n"))
+    let look = queue.lookAtWorkers()
+    #expect(look.asksForMonitor)
+    #expect(queue.text.hasPrefix("2 unfinished; 1 permits; 2 workers; 1 on their way; 1 blocked\n"))
+    #expect(queue.drain(look.worker) == ["second"])
+  }
+
+  @Test func oneWorkerMoreComesWhenNothingHasFinishedForAHundredMilliseconds() {
+    let queue = ScheduledQueue(processors: 1)
+    let first = queue.add("first")
+    #expect(first?.begin() == "first")
+    #expect(queue.add("second") == nil)
+    var looks = 0
+    var second: ScheduledQueue.Worker?
+    while second == nil, looks < 1_000 {
+      looks += 1
+      first?.usedTime += 2_000_000  // it computes
+      second = queue.lookAtWorkers().worker
+    }
+    // The first look sees that it has begun.
+    #expect(looks == 51)
+    #expect(queue.drain(second) == ["second"])
+  }
+
+  // MARK: Settings
+
+  /// To let go of workers takes long, and the queue that they ran on may be the user's: that is for whoever sets something, when the lock
+  /// is free.
+  @Test func whatASettingReplacesIsHandedToWhoSetsIt() {
+    let queue = ScheduledQueue()
+    var worker = queue.add("first")
+    #expect(queue.drain(worker) == ["first"])
+    weak let former = worker
+    worker = nil
+    queue.forgetSent()
+    var replaced: Scheduler.Replaced?
+    queue.change { scheduler, _ in replaced = scheduler.setQualityOfService(.utility) }
+    #expect(former != nil)
+    withExtendedLifetime(replaced) {}
+    replaced = nil
+    #expect(former == nil)
+  }
+
+  @Test func anUnderlyingQueueIsSetOnlyIfThereIsNoWork() {
+    let queue = ScheduledQueue()
+    let underlying = DispatchQueue(label: "underlying")
+    var isSet = false
+    queue.change { scheduler, _ in scheduler.setSuspended(true) }
+    queue.add("first")
+    queue.change { scheduler, _ in isSet = scheduler.setUnderlyingQueue(underlying) != nil }
+    #expect(!isSet && queue.scheduler.underlyingQueue == nil)
+    let worker = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
+    #expect(queue.drain(worker) == ["first"])
+    queue.change { scheduler, _ in isSet = scheduler.setUnderlyingQueue(underlying) != nil }
+    #expect(isSet && queue.scheduler.underlyingQueue === underlying)
+  }
+
+  // MARK: Barriers
+
+  @Test func aBarrierWaitsForWhatWasAddedBeforeAndHoldsWhatComesAfter() {
+    let queue = ScheduledQueue()
+    let worker = queue.add("before")
+    #expect(worker?.begin() == "before")
+    #expect(queue.change { scheduler, _ in scheduler.addBarrier {} }.worker == nil)
+    #expect(queue.add("after") == nil)
+    #expect(
+      queue.text == "3 unfinished; 1 permits; 1 workers\n  1 unfinished, 1 executing; then a barrier\n"
+        + "    no owner: 1 unfinished, 1 executing\n  1 unfinished, 0 executing, ready: 1, of normal\n    no owner: 1 unfinished, 0 executing"
+    )
+    worker?.end()
+    #expect(queue.look(worker, after: .items) == .runs)
+    #expect(worker?.barrier != nil)
+    #expect(queue.text.hasPrefix("2 unfinished; 1 permits; 1 workers; a barrier runs\n"))
+    worker?.barrier = nil
+    #expect(queue.look(worker, after: .barrier) == .runs)
+    #expect(worker?.begin() == "after")
+  }
+
+  // MARK: Owners
+
+  @Test func nothingOfASuspendedOwnerIsTakenUntilItIsResumed() {
+    let owner = OwnerLifetime(name: "owner")
+    let queue = ScheduledQueue()
+    queue.change { scheduler, _ in scheduler.setSuspended(true, owner) }
+    #expect(queue.add("suspended", of: owner) == nil)
+    #expect(queue.text == "1 unfinished; 0 permits\n  1 unfinished, 0 executing\n    \"owner\": 1 unfinished, 0 executing, suspended")
+    #expect(queue.drain(queue.add("other")) == ["other"])
+    let worker = queue.change { scheduler, _ in scheduler.setSuspended(false, owner) }.worker
+    #expect(queue.drain(worker) == ["suspended"])
+  }
+
+  @Test func whatIsPendingWhenItsOwnerEndsIsTakenOutAndWhatComesThenRefused() throws {
+    let owner = OwnerLifetime(name: "owner")
+    let queue = ScheduledQueue(processors: 1)
+    let worker = queue.add("begun", of: owner)
+    #expect(worker?.begin() == "begun")
+    queue.add("pending", of: owner)
+    queue.add("another", of: owner)
+    let ownerQueue = try #require(queue.ownerQueue(of: owner))
+    var taken: [TakenWork]?
+    queue.change { scheduler, _ in taken = scheduler.ownerDidEnd(ownerQueue) }
+    #expect(taken?.reduce(0) { $0 + $1.jobCount } == 2)
+    #expect(queue.text.contains("\"owner\": 3 unfinished, 1 executing, ended"))
+    queue.change { scheduler, _ in scheduler.countCancelled(2, of: ownerQueue, forEndedOwner: true) }
+    #expect(queue.isRefused("late", of: owner))
+    worker?.end()
+    #expect(queue.look(worker, after: .items) == .looksAgain)  // the owner queue is to leave its lifetime
+    #expect(queue.look(worker) == .leaves(isLast: true))
+    #expect(queue.text == "0 unfinished; 0 permits\n  0 unfinished, 0 executing")
+    #expect(queue.scheduler.statistics.skippedForEndedOwners == 2)
+    #expect(queue.departed == 1)
+  }
+
+  // MARK: Waits
+
+  @Test func aWaitForAnOwnerEndsWithTheLastOfItsWork() {
+    let owner = OwnerLifetime(name: "owner")
+    let queue = ScheduledQueue()
+    queue.change { scheduler, _ in scheduler.setSuspended(true) }
+    queue.add("owner's", of: owner)
+    queue.add("other")
+    let thread = WaitingThread()
+    #expect(queue.change { scheduler, _ in scheduler.insert(.thread(thread), for: owner, inside: nil) }.waiters == 0)
+    let worker = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
+    #expect(queue.look(worker) == .runs)
+    #expect(worker?.begin() == "owner's")
+    worker?.end()
+    #expect(queue.look(worker, after: .items) == .runs)
+    #expect(queue.resumed == 1)
+    #expect(worker?.begin() == "other")
+  }
+
+  @Test func aBodyThatWaitsForWorkOfTheQueueGivesItsPermitAwayAndWaitsForOneToGoOn() throws {
+    let queue = ScheduledQueue()
+    queue.change { scheduler, _ in scheduler.setLimit(1, asSet: 1) }
+    let first = try #require(queue.add("waits"))
+    #expect(first.begin() == "waits")
+    queue.add("awaited")
+    let second = try #require(
+      queue.change { scheduler, _ in
+        scheduler.beginWait(of: first)
+        scheduler.yield(first.permit, bodyOf: first.currentOwnerQueue)
+      }.worker)
+    #expect(queue.look(second) == .runs)
+    #expect(second.begin() == "awaited")
+    #expect(queue.text.hasPrefix("2 unfinished; 1 of 1 permits; 2 workers; 1 wait; 1 yielded\n"))
+    var returning: WaitingThread?
+    #expect(queue.change { scheduler, _ in returning = scheduler.endWait(of: first) }.admitted == 0)
+    #expect(returning != nil)
+    // Who returns comes before new work.
+    #expect(queue.add("new") == nil)
+    second.end()
+    #expect(queue.look(second, after: .items) == .leaves(isLast: false))
+    #expect(queue.admitted == 1)
+    #expect(queue.text.hasPrefix("2 unfinished; 1 of 1 permits; 1 workers\n"))
+    first.end()
+    #expect(queue.drain(first, after: .items) == ["new"])
+  }
+
+  // MARK: Time
+
+  @Test func whoIsWatchedIsAskedAfterFiftyMillisecondsAndAfterASecondWhenNothingHasChangedForAMinute() {
+    let queue = ScheduledQueue()
+    let (host, operation) = (OperationSchedulerTests.Scheduler(), OwnedOperation(lifetime: .forTests))
+    let before = OwnedOperation(lifetime: .forTests)
+    operation.addDependency(before)
+    let start: UInt64 = 1_000
+    let outcome = queue.change { scheduler, followUp in
+      #expect(scheduler.add([operation], to: host, now: start, &followUp) == nil)
+      scheduler.watch([operation], now: start, &followUp)
+    }
+    #expect(outcome.questionDeadline == start + 50_000_000)
+    let second: UInt64 = 1_000_000_000
+    #expect(queue.scheduler.watched.endRound(begunAt: start + 60 * second, now: start + 60 * second) == 50_000_000)
+    #expect(queue.scheduler.watched.endRound(begunAt: start + 61 * second, now: start + 61 * second) == second)
+    // In a hurry, but not more than once in a millisecond.
+    let hurried = queue.change { scheduler, followUp in scheduler.hurry(operation, now: start + 61 * second, &followUp) }
+    #expect(hurried.questionDeadline == start + 61 * second + 1_000_000)
+    #expect(queue.scheduler.watched.endRound(begunAt: start + 62 * second, now: start + 62 * second) == 50_000_000)
+    queue.change { scheduler, _ in
+      if let place = scheduler.operations.place(of: operation) { scheduler.unwatch(place) }
+      scheduler.withdraw(operation)
+    }
+  }
+
+  // MARK: Progress
+
+  @Test func theProgressIsToldWhenTheLockIsFreeAndWaitsAndBarriersComeAfterIt() throws {
+    let queue = ScheduledQueue(tellsProgress: false)
+    let progress = Progress(parent: nil, userInfo: nil)
+    progress.totalUnitCount = 2
+    queue.scheduler.progress = progress
+    let worker = queue.add("reported")
+    #expect(worker?.begin() == "reported")
+    queue.change { scheduler, _ in scheduler.addBarrier {} }
+    worker?.end()
+    // Settled, and not told: the barrier has to wait for that.
+    #expect(queue.look(worker, after: .items) == .looksAgain)
+    #expect(progress.completedUnitCount == 0)
+    let report = try #require(queue.report)
+    #expect(queue.look(worker) == .leaves(isLast: true))
+    let thread = WaitingThread()
+    queue.change { scheduler, _ in _ = scheduler.takeAll() }  // the barrier goes, and all is over
+    #expect(queue.change { scheduler, _ in scheduler.insert(.thread(thread), for: nil, inside: nil) }.waiters == 0)
+    report.tell()
+    #expect(progress.completedUnitCount == 1)
+    var next: (report: Scheduler.Report?, waiters: [Waiter]) = (nil, [])
+    queue.change { scheduler, _ in next = scheduler.goOnReporting() }
+    #expect(next.report == nil)
+    #expect(next.waiters.count == 1)
+  }
+
+  /// Observers of the progress are the user's, and may use the queue.
+  @Test func theProgressIsToldUnderNoLock() {
+    let queue = OwnerScopedQueue()
+    let answers = Journal<Bool>()
+    let progress = ObservedProgress { [unowned queue] in
+      let answered = DispatchSemaphore(value: 0)
+      Thread.detachNewThread {
+        _ = queue.operationCount
+        answered.signal()
+      }
+      answers.write(answered.wait(timeout: .now() + 10) == .success)
+    }
+    progress.totalUnitCount = 3
+    queue.core.note { $0.progress = progress }
+    for _ in 0..<3 { queue.async(lifetime: .forTests) {} }
+    queue.waitUntilAllOperationsAreFinished()
+    #expect(!answers.entries.isEmpty && answers.entries.allSatisfy { $0 })
+    #expect(progress.completedUnitCount == 3)
+  }
+
+  private final class ObservedProgress: Progress, @unchecked Sendable {  // as its base, with a constant
+    private let observer: @Sendable () -> Void
+
+    init(_ observer: @escaping @Sendable () -> Void) {
+      self.observer = observer
+      super.init(parent: nil, userInfo: nil)
+    }
+
+    override var completedUnitCount: Int64 {
+      didSet { observer() }
+    }
+  }
+}
+
+/// A scheduler, and what its changes have asked for. Nobody does it but the test.
+private final class ScheduledQueue {
+  var scheduler: Scheduler
+  private let maker = Maker()
+  private let tellsProgress: Bool
+  /// The workers that were sent for, in order.
+  private(set) var sent: [Worker] = []
+  private(set) var admitted = 0
+  private(set) var resumed = 0
+  private(set) var departed = 0
+  private(set) var report: Scheduler.Report?
+
+  init(processors: Int = 4, tellsProgress: Bool = true) {
+    scheduler = Scheduler(
+      name: "", limit: .max, qualityOfService: .default, underlyingQueue: nil, ownLifetime: OwnerLifetime(), processors: processors)
+    scheduler.listener = maker
+    self.tellsProgress = tellsProgress
+  }
+
+  deinit {
+    scheduler.deferredReleases += scheduler.phases.flatMap { $0.removeAllOwnerQueues() }
+    OwnerQueueDepartures.complete(scheduler.departures.ownerQueues)
+    for work in scheduler.deferredReleases { work.release() }
+  }
+
+  var text: String { scheduler.description }
+
+  func forgetSent() { sent = [] }
+
+  struct Outcome {
+    var worker: Worker?
+    var asksForMonitor = false
+    var admitted = 0
+    var waiters = 0
+    var questionDeadline: UInt64?
+  }
+
+  /// What `QueueCore` does in one hold of the lock, and what it would do then.
+  @discardableResult
+  func change(_ body: (inout Scheduler, inout FollowUp) -> Void) -> Outcome {
+    var followUp = FollowUp()
+    body(&scheduler, &followUp)
+    var outcome = Outcome()
+    outcome.admitted = scheduler.admitReturning().count
+    outcome.worker = (followUp.worker?.object ?? scheduler.workerToDispatch()) as? Worker
+    if let worker = outcome.worker { sent.append(worker) }
+    outcome.asksForMonitor = scheduler.takeMonitorRequest()
+    outcome.waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters().count : 0
+    if let report = scheduler.beginReport() {
+      self.report = report
+      if tellsProgress { report.tell() }
+    }
+    outcome.questionDeadline = followUp.hasQuestion ? followUp.questionDeadline : nil
+    admitted += outcome.admitted
+    resumed += outcome.waiters
+    departed += scheduler.departures.ownerQueues.count
+    OwnerQueueDepartures.complete(scheduler.departures.ownerQueues)
+    scheduler.departures.ownerQueues = []
+    if scheduler.reopensNestedWork { scheduler.reopenNestedWork() }
+    return outcome
+  }
+
+  // MARK: Jobs
+
+  @discardableResult
+  func add(_ name: String, _ priority: Operation.QueuePriority = .normal, of owner: OwnerLifetime? = nil) -> Worker? {
+    addWithOutcome(name, priority, of: owner).worker
+  }
+
+  func addWithOutcome(_ name: String, _ priority: Operation.QueuePriority = .normal, of owner: OwnerLifetime? = nil) -> Outcome {
+    change { scheduler, followUp in
+      if case .taken = add(name, priority, owner, &scheduler, &followUp) { return }
+      Issue.record("\(name) was not taken")
+    }
+  }
+
+  func isRefused(_ name: String, of owner: OwnerLifetime) -> Bool {
+    var isRefused = false
+    change { scheduler, followUp in if case .refused = add(name, .normal, owner, &scheduler, &followUp) { isRefused = true } }
+    return isRefused
+  }
+
+  private func add(
+    _ name: String, _ priority: Operation.QueuePriority, _ owner: OwnerLifetime?, _ scheduler: inout Scheduler, _ followUp: inout FollowUp
+  ) -> Scheduler.Addition {
+    let work = WorkItem.block { [begun = maker.begun] in begun.write(name) }
+    return scheduler.add(work, owner.map { Borrowed($0) }, level: PriorityLevel.of(priority), &followUp)
+  }
+
+  func ownerQueue(of lifetime: OwnerLifetime) -> OwnerQueue? { scheduler.phases[0].existingOwnerQueue(for: lifetime) }
+
+  // MARK: Workers
+
+  enum Next: Equatable {
+    case runs, looksAgain, another
+    case leaves(isLast: Bool)
+  }
+
+  /// The worker looks what it is to do next.
+  func look(_ worker: Worker?, after last: Scheduler.LastStep = .nothing) -> Next {
+    guard let worker else { return .another }
+    var next = Next.another
+    change { scheduler, _ in
+      switch scheduler.nextStep(of: worker, after: last, isTimeUp: false) {
+      case .run: next = .runs
+      case .lookAgain: next = .looksAgain
+      case .leave(let isLast): next = .leaves(isLast: isLast)
+      case .letOthersRun, .leaveLater: break
+      }
+    }
+    return next
+  }
+
+  /// The worker runs what there is until it leaves.
+  /// - Returns: what it has run.
+  func drain(_ worker: Worker?, after last: Scheduler.LastStep = .nothing) -> [String] {
+    guard let worker else { return [] }
+    var (last, names) = (last, [String]())
+    while true {
+      while let name = worker.begin() {
+        names.append(name)
+        worker.end()
+        last = .items
+      }
+      switch look(worker, after: last) {
+      case .runs, .looksAgain: last = .nothing
+      case .leaves, .another: return names
+      }
+    }
+  }
+
+  func lookAtWorkers() -> Outcome { change { scheduler, _ in scheduler.lookAtWorkers() } }
+
+  /// Has no thread: it begins and ends its items when the test says so.
+  final class Worker: ScheduledWorker {
+    private let begun: Journal<String>
+    private var index = 0
+    /// Of its processor, in nanoseconds.
+    var usedTime: UInt64 = 0
+
+    init(_ generation: Int, _ begun: Journal<String>) {
+      self.begun = begun
+      super.init(generation: generation)
+    }
+
+    override var processorTime: UInt64? { usedTime }
+    override func dispatch() { Issue.record("the scheduler has dispatched a worker itself") }
+
+    /// - Returns: the job that has begun; nil if there is none.
+    func begin() -> String? {
+      guard let (index, work, flow) = batch.begin() else { return nil }
+      self.index = index
+      currentOwnerQueue = flow.object.ownerQueue
+      batch.setBegun()
+      if case .block(let body) = work { body() }
+      return begun.entries.last
+    }
+
+    func end() {
+      batch.setOver(.succeeded, at: index)
+      currentOwnerQueue = nil
+    }
+  }
+
+  private final class Maker: WorkerMaker, OwnerEndListener {
+    let begun = Journal<String>()
+
+    func makeWorker(_ generation: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) -> ScheduledWorker {
+      Worker(generation, begun)
+    }
+
+    func ownerDidEnd(_ ownerQueue: OwnerQueue) {}
+  }
+}
