@@ -253,6 +253,8 @@
         let queue = OwnerScopedQueue(maxConcurrentOperationCount: 4)
         let (ran, skipped) = (Counter(), Counter())
         let gone = OwnerLifetime()
+        // None begins before its owner has ended, however long it takes to come to that.
+        queue.isSuspended = true
         for number in 0..<200 {
           queue.asyncAfter(.milliseconds(100 + number), lifetime: .forTests) { ran.add() }
           queue.asyncAfter(.milliseconds(100 + number), lifetime: gone) { skipped.add() }
@@ -263,6 +265,7 @@
           queue.addOperation(operation)
         }
         gone.end()
+        queue.isSuspended = false
         // A child of ours stops us, lets all of that become due, and has us go on.
         #expect(Shell.run("kill -STOP $PPID; sleep 1; kill -CONT $PPID") == 0)
         #expect(eventually { ran.value == 200 })

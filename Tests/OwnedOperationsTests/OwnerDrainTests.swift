@@ -73,6 +73,8 @@ import Testing
     let ended = Event()
     let gate = Gate()
     drained.onEnd { _ in ended.happen() }
+    // The time passes when the job has begun, and not before.
+    DrainOutcome.timerQueue.suspend()
     let drain = Task {
       try await queue.run(lifetime: .forTests) {
         // Begins when the drain has left it the only permit, and ends with its owner.
@@ -81,6 +83,7 @@ import Testing
       }
     }
     #expect(gate.hasBegun())
+    DrainOutcome.timerQueue.resume()
     #expect(ended.happens())
     gate.open()
     #expect(await (try? drain.value) == false)

@@ -39,10 +39,7 @@ import Testing
     threads.sync(flags: .barrier) {}  // all who came to work have left
     #expect(queue.shows { $0.activeWorkers == 0 && $0.arrivingWorkers == 0 })
     // The monitor looks for the last time.
-    let hasLooked = DispatchSemaphore(value: 0)
-    QueueCore.monitorQueue.asyncAfter(deadline: .now() + .milliseconds(50)) { hasLooked.signal() }
-    #expect(hasLooked.waitUntilSignalled())
-    #expect(!queue.snapshot.isMonitored)
+    #expect(eventually { !queue.snapshot.isMonitored })
     #expect(queue.shows { $0.waitingWorkers == 0 && $0.blockedWorkers == 0 && $0.detached == 0 })
   }
 

@@ -248,10 +248,13 @@ import Testing
     let journal = Journal<String>()
     queue.onError = { id, error in journal.write("\(id) \((error as? Failure)?.number ?? 0) \(OwnerScopedQueue.current == nil)") }
     #expect(queue.onError != nil)
+    // The handler is called in the background, where nothing orders one call after the other.
     queue.async(owner: owner) { _ in throw Failure(number: 1) }
     #expect(queue.becomesIdle())
+    DeferredCalls.waitUntilIdle()
     queue.async(owner: plain) { _ in throw Failure(number: 2) }
     #expect(queue.becomesIdle())
+    DeferredCalls.waitUntilIdle()
     queue.async(lifetime: owner.lifetime) { throw Failure(number: 3) }
     queue.async(owner: owner) { _ in throw CancellationError() }
     queue.addOperation(owner: owner) { _ in throw Failure(number: 4) }

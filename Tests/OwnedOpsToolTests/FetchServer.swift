@@ -71,12 +71,19 @@ struct FetchServer: Sendable {
                 under_way[key] += 1
                 most[key] = max(most[key], under_way[key])
                 lock.notify_all()
+            self.key = key
             try: self.route(url, query, key, count)
             except OSError: self.close_connection = True
-            finally:
-                with lock: under_way[key] -= 1
+            finally: self.leave()
+
+        # Before the end of an answer: who has that may ask for the next before this thread goes on.
+        def leave(self):
+            with lock:
+                if self.key is not None: under_way[self.key] -= 1
+                self.key = None
 
         def answer(self, status, body, headers={}):
+            self.leave()
             self.send_response(status)
             for name, value in headers.items(): self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
@@ -103,6 +110,7 @@ struct FetchServer: Sendable {
             if asked and self.headers.get("If-Range") == '"1"':
                 status, start = 206, int(asked.split("=")[1].split("-")[0])
                 headers["Content-Range"] = f"bytes {start}-{length - 1}/{length}"
+            self.leave()
             self.send_response(status)
             for name, value in headers.items(): self.send_header(name, value)
             self.send_header("Content-Length", str(length - start))

@@ -173,10 +173,9 @@ struct RunOutputTests {
       let directory = try TemporaryDirectory()
       defer { directory.remove() }
       #expect(chmod(directory.path, 0o777) == 0)
-      try directory.write(
-        "jobs.json",
-        "{\"jobs\":[\((0..<60).map { "{\"name\":\"j\($0)\",\"command\":[\"sleep\",\"0.2\"],\"timeout\":\"20s\"}" }.joined(separator: ","))]}"
-      )
+      // Long enough for more than may run to be wanted before the first of them ends, on a machine that takes its time to start them.
+      let jobs = (0..<60).map { "{\"name\":\"j\($0)\",\"command\":[\"sleep\",\"2\"],\"timeout\":\"30s\"}" }
+      try directory.write("jobs.json", "{\"jobs\":[\(jobs.joined(separator: ","))]}")
       let user = try #require(ToolBinary.unprivileged)
       let needed = 10 + 2 * ProcessInfo.processInfo.activeProcessorCount
       let line = "\(user) prlimit --nproc=\(needed + 20) \"$OWNEDOPS\" run jobs.json -j60 -k"

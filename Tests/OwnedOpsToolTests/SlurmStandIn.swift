@@ -238,7 +238,7 @@ struct SlurmTrial {
     // A test that waits for what does not come fails.
     let mailbox = session.mailbox
     let impatience = DispatchWorkItem { mailbox.post(.interrupted(2)) }
-    DispatchQueue.global().asyncAfter(deadline: .now() + 30, execute: impatience)
+    DispatchQueue.global().asyncAfter(deadline: .now() + 120, execute: impatience)
     _ = session.run()
     impatience.cancel()
     _ = hold.end(unwritten: [])

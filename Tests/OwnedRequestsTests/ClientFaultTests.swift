@@ -111,13 +111,19 @@ import Testing
 
   @Test(arguments: ["hang?id=timeout-hang", "drip?id=timeout-drip"])
   func aStalledRequestTimesOutAndItsConnectionIsClosed(path: String) async throws {
+    let id = String(path.split(separator: "=")[1])
     var request = Request(.get, path)
     request.timeout = .milliseconds(300)
-    guard case .timedOut = await error(request) else {
+    let timers = await HeldTimers()
+    let operation = server.client().send(request, lifetime: lifetime, decoding: .data) { _ in }
+    // Or there might be no connection yet.
+    try await server.reaches(.open, of: id, 1)
+    timers.goOn()
+    guard case .timedOut = await failure({ _ = try await operation.value }) else {
       Issue.record("no time-out")
       return
     }
-    try await server.reaches(.closed, of: String(path.split(separator: "=")[1]), 1)
+    try await server.reaches(.closed, of: id, 1)
   }
 
   @Test func theTimeThatARequestWaitsForItsTurnDoesNotCount() async throws {

@@ -1,7 +1,7 @@
 import Foundation
-import OwnedOperations
 import Testing
 
+@testable import OwnedOperations
 @testable import OwnedRequests
 
 #if canImport(FoundationNetworking)
@@ -152,8 +152,10 @@ private final class Probe: Sendable {
   }
 
   private struct Endless: RequestInterceptor {
+    let begun = Journal<Bool>()
     let ended = Journal<Bool>()
     func adapt(_ request: URLRequest) async throws -> URLRequest {
+      begun.write(true)
       do { try await Task.sleep(for: .seconds(600)) } catch { ended.write(Task.isCancelled) }
       return request
     }
@@ -164,7 +166,9 @@ private final class Probe: Sendable {
     let endless = Endless()
     let client = server.client { $0.interceptors = [endless] }
     let operation = client.send(Request(.get, "echo?id=end-adapt"), lifetime: lifetime, decoding: .data) { _ in }
-    _ = try await eventually { operation.isExecuting }
+    // A request that has not come to its interceptors when its owner ends never asks them.
+    try await endless.begun.reaches(1)
+    #expect(!operation.isFinished)
     lifetime.end()
     try await endless.ended.reaches(1)
     #expect(endless.ended.entries == [true])
@@ -308,7 +312,13 @@ private final class Probe: Sendable {
   @Test func aTimeoutOfTheOperationIsATimeoutOfTheRequest() async throws {
     let operation = server.client().operation(for: Request(.get, "hang?id=operation-timeout"), lifetime: OwnerLifetime(), decoding: .data)
     operation.timeout = .milliseconds(200)
-    OwnerScopedQueue().addOperation(operation)
+    // It passes when there is a connection, and not before.
+    OperationTimers.queue.suspend()
+    do {
+      defer { OperationTimers.queue.resume() }
+      OwnerScopedQueue().addOperation(operation)
+      try await server.reaches(.open, of: "operation-timeout", 1)
+    }
     guard case .timedOut = await failure({ _ = try await operation.value }) else {
       Issue.record("\(String(describing: operation.result))")
       return

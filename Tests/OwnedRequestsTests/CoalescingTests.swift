@@ -11,6 +11,11 @@ import Testing
 @Suite(.enabled(if: LoopbackServer.isThere), .serialized) struct CoalescingTests {
   private let server = LoopbackServer.shared!
 
+  /// Returns when as many wait for transfers that others may join. An operation is executing before it does.
+  private func areSharing(_ count: Int, of client: RequestClient) async throws {
+    #expect(try await eventually { client.hub.sharerCount == count })
+  }
+
   @Test func equalRequestsOfDifferentOwnersShareATransfer() async throws {
     let client = server.client()
     let (one, two) = (OwnerLifetime(), OwnerLifetime())
@@ -19,7 +24,7 @@ import Testing
     let second = client.send(request, lifetime: two, decoding: .json(Int.self)) { _ in }
     try await server.reaches(.open, of: "share", 1)
     let third = client.send(request, lifetime: two, decoding: .json([Int].self)) { _ in }
-    _ = try await eventually { third.isExecuting }
+    try await areSharing(3, of: client)
     try await server.release("share")
     #expect(try await first.value.value == "12")
     #expect(try await second.value.value == 12)
@@ -35,6 +40,7 @@ import Testing
     let request = Request(.get, "held?id=share-end")
     let first = client.send(request, lifetime: one, decoding: .data) { _ in calls.write(1) }
     let second = client.send(request, lifetime: two, decoding: .data) { _ in calls.write(2) }
+    try await areSharing(2, of: client)
     try await server.reaches(.open, of: "share-end", 1)
     one.end()
     _ = await failure { _ = try await first.value }
@@ -48,9 +54,9 @@ import Testing
   @Test func theEndOfTheLastOwnerStopsTheTransfer() async throws {
     let client = server.client()
     let lifetimes = (0..<3).map { _ in OwnerLifetime() }
-    let operations = lifetimes.map { client.send(Request(.get, "hang?id=share-last"), lifetime: $0, decoding: .data) { _ in } }
+    for lifetime in lifetimes { client.send(Request(.get, "hang?id=share-last"), lifetime: lifetime, decoding: .data) { _ in } }
     try await server.reaches(.open, of: "share-last", 1)
-    _ = try await eventually { operations.allSatisfy(\.isExecuting) }
+    try await areSharing(3, of: client)
     for lifetime in lifetimes { lifetime.end() }
     try await server.reaches(.closed, of: "share-last", 1)
     #expect(try await server.tell(.count, of: "share-last") == 1)
@@ -68,7 +74,7 @@ import Testing
       client.send(Request(.get, "drip?id=share-thousands"), lifetime: lifetime, decoding: .data) { _ in calls.write(1) }
     }
     try await server.reaches(.open, of: "share-thousands", 1)
-    #expect(try await eventually { operations.allSatisfy(\.isExecuting) })
+    try await areSharing(lifetimes.count, of: client)
     DispatchQueue.concurrentPerform(iterations: 8) { part in
       for index in stride(from: part, to: lifetimes.count, by: 8) { lifetimes[index].end() }
     }
@@ -106,7 +112,7 @@ import Testing
     request.coalesces = true
     let operations = (0..<3).map { _ in client.send(request, lifetime: lifetime, decoding: .data) { _ in } }
     try await server.reaches(.open, of: "shared-secret", 1)
-    _ = try await eventually { operations.allSatisfy(\.isExecuting) }
+    try await areSharing(3, of: client)
     try await server.release("shared-secret")
     for operation in operations { _ = try await operation.value }
     #expect(try await server.tell(.most, of: "shared-secret") == 1)

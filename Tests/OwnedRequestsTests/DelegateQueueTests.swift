@@ -55,6 +55,8 @@
         hasAdded.withLock { $0 = true }
       }
       #expect(try await eventually { hasAdded.withLock { $0 } })
+      // Who waits for room goes on a moment before that is told.
+      #expect(try await eventually { stalls.withLock { $0 } > 0 })
       #expect(stalls.withLock { $0 } == 1)
       disk.signal()
       #expect(try await eventually { queue.pieceCount == 0 })
@@ -96,13 +98,15 @@
           order.withLock { $0.append("piece") }
         }
       }
-      // One waits for room when the end comes.
+      // One waits for room when the end comes. It is not let go on before that because the disk seems to stall.
+      DelegateQueue.timers.suspend()
       Thread.detachNewThread {
         for _ in 0..<10_000 { queue.addOperation { order.withLock { $0.append(queue.isDiscarding ? "discarded" : "taken") } } }
         queue.addLast { order.withLock { $0.append("last") } }
         hasAdded.withLock { $0 = true }
       }
       queue.cancellationBegins()
+      DelegateQueue.timers.resume()
       #expect(try await eventually { hasAdded.withLock { $0 } })
       #expect(queue.pieceCount <= DelegateQueue.mostPieces + 1)
       for _ in 0..<DelegateQueue.mostPieces { disk.signal() }

@@ -169,6 +169,27 @@ final class Gate: Sendable {
   }
 }
 
+/// No timer of the client's goes off while it is there: a limit of time is reached when what the test waits for has come, and not before,
+/// however slow the machine is.
+final class HeldTimers: Sendable {
+  private let gate = Gate()
+
+  /// Returns when none goes off any more.
+  init() async {
+    await withCheckedContinuation { [gate] continuation in
+      _ = TimerLine.shared.add(deadline: .now()) {
+        continuation.resume()
+        gate.wait()
+      }
+    }
+  }
+
+  deinit { goOn() }
+
+  /// Those that are due go off now.
+  func goOn() { gate.open() }
+}
+
 /// The error that the body throws.
 func failure(_ body: () async throws -> Void) async -> RequestError? {
   do {

@@ -78,6 +78,8 @@ import Testing
     #expect(try await eventually { sent.allSatisfy { $0.response != nil } })
     for _ in 0..<handlersAtOnce { haveArrived.signal() }
     for (_, operation) in operations { await operation.finished() }
+    // A handler gets in line when its operation has finished.
+    #expect(try await eventually { ledgers.dropFirst(ending).allSatisfy { $0.value.begun == each } })
     await handlers.finished()
     for (number, ledger) in ledgers.enumerated() {
       #expect(ledger.value.late == 0, "owner \(number)")

@@ -48,6 +48,7 @@ import Testing
     let shared = Request(.get, "flaky?id=line-shared&failures=0")
     client.send(shared, lifetime: gone, decoding: .empty) { _ in }
     async let answer = client.response(to: shared, lifetime: stays, decoding: .string)
+    #expect(try await eventually { client.hub.sharerCount == 3 })
     gone.end()
     #expect(try await answer.value == "1")
   }
@@ -61,11 +62,17 @@ import Testing
     var request = Request(
       .get, "redirect", parameters: .form(["id": "line-redirected", "to": .string(server.other.absoluteString + "/bytes?length=10")]))
     request.idleLimit = .seconds(1)
+    // It is not in line at once, nor is the file there at once when its turn has come.
+    let first = await HeldTimers()
     let download = client.download(request, to: directory.url.appendingPathComponent("file"), lifetime: .process)
     try await server.reaches(.count, of: "line-redirected", 1)
+    #expect(try await eventually { client.hub.limits.waitingCount == 1 })
+    first.goOn()
     // It would be over after twice the limit.
     try await Task.sleep(for: .milliseconds(2100))
     #expect(!download.isFinished)
+    let second = await HeldTimers()
+    defer { second.goOn() }
     try await server.release("line-redirect")
     _ = try await download.value
   }

@@ -173,7 +173,9 @@ let serverScript = #"""
                   "status": (b"HTTP/1.1 200 ", b"y" * 1000),
                   "folds": (b"HTTP/1.1 200 OK\r\nX-More: a\r\n", b" " + b"y" * 1000 + b"\r\n"),
                   "interim": (b"", b"HTTP/1.1 103 Early Hints\r\nLink: " + b"y" * 1000 + b"\r\n\r\n"),
-                  "trailers": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-More: " + b"y" * 1000 + b"\r\n"),
+                  # Many at a time: the client always has some left to read.
+                  "trailers": (
+                      b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", (b"X-More: " + b"y" * 1000 + b"\r\n") * 64),
               }[query["in"]]
               try:
                   self.connection.sendall(beginning)

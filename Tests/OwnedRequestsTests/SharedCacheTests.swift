@@ -56,6 +56,8 @@ private enum Sample {
           if let entry = CacheFile.decode(data, for: Sample.key(last)), entry.body.first.map({ $0 / 16 == round }) == true {
             kill(getpid(), SIGKILL)
           }
+          // With one processor there is one thread for both.
+          await Task.yield()
         }
       }
       var found = 0

@@ -39,9 +39,14 @@ import Testing
 
   /// Until the server reads on, what has been sent is all there is of it, and then it ends.
   private func expectTimeOut(_ request: Request, _ id: String) async throws {
-    let start = ContinuousClock.now
+    let timers = await HeldTimers()
     let operation = server.client().send(request, lifetime: .process, decoding: .data) { _ in }
     let progress = operation.progress
+    // However long it takes to lay the form out, and to connect.
+    for await step in operation.progress where step.bytesSent > 0 { break }
+    try await server.reaches(.open, of: id, 1)
+    let start = ContinuousClock.now
+    timers.goOn()
     guard case .timedOut? = await failure({ _ = try await operation.value }) else {
       Issue.record("\(String(describing: operation.result))")
       return

@@ -2,7 +2,8 @@ import Dispatch
 
 /// What comes first: all is done, or it is to be waited for no longer.
 final class DrainOutcome: Sendable {
-  private static let timerQueue = DispatchQueue(label: "OwnedOperations.drains", qos: .userInitiated)
+  /// For tests, too, which hold it.
+  static let timerQueue = DispatchQueue(label: "OwnedOperations.drains", qos: .userInitiated)
 
   private let state = Locked(State())
 

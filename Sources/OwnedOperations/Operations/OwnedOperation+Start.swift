@@ -156,10 +156,11 @@ extension OwnedOperation {
 }
 
 /// Timers of operations that have a timeout.
-private enum OperationTimers {
+enum OperationTimers {
+  /// For tests, too, which hold it.
   static let queue = DispatchQueue(label: "OwnedOperations.timeouts", qos: .userInitiated)
 
-  static func makeTimer(after timeout: Duration, _ body: @escaping @Sendable () -> Void) -> UptimeTimer {
+  fileprivate static func makeTimer(after timeout: Duration, _ body: @escaping @Sendable () -> Void) -> UptimeTimer {
     let (seconds, attoseconds) = timeout.components
     let nanoseconds = Double(max(0, seconds)) * 1e9 + Double(max(0, attoseconds)) / 1e9
     let timer = UptimeTimer(on: queue)

@@ -25,7 +25,8 @@
     private static let patience = 0.25
     private static let slice = 0.05
     private static let moment = 0.002
-    private static let timers = DispatchQueue(label: "OwnedRequests.pauses", qos: .userInitiated)
+    /// For tests, too, which hold it.
+    static let timers = DispatchQueue(label: "OwnedRequests.pauses", qos: .userInitiated)
 
     private let limit: Int?
     private let condition = NSCondition()

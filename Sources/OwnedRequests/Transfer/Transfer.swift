@@ -128,6 +128,9 @@ final class Transfer: Sendable {
     }
   }
 
+  /// For tests.
+  var subscriberCount: Int { state.withLock { $0.subscriptions.count } }
+
   /// Somebody has joined to whom it is as urgent as this: it moves forward in line, if that is more urgent than it was.
   func raise(to priority: Operation.QueuePriority) {
     let ticket = state.withLock { state in

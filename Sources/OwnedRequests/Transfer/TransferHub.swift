@@ -75,6 +75,9 @@ final class TransferHub: Sendable {
     return place
   }
 
+  /// For tests: how many wait for transfers that may be joined.
+  var sharerCount: Int { shared.withLock { $0.values.reduce(0) { $0 + $1.subscriberCount } } }
+
   private func forget(_ transfer: Transfer, _ key: TransferKey?) {
     guard let key else { return }
     var former: Transfer?
