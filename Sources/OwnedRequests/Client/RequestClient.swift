@@ -95,13 +95,14 @@ public final class RequestClient: Sendable {
     return prepared
   }
 
-  /// Whether the request says who asks, by itself or by the cookies that will go along. Its answer is for nobody else.
-  func hasCredentials(_ outgoing: Outgoing) -> Bool {
-    outgoing.hasCredentials || outgoing.urlRequest.url.map(hasCookies(for:)) == true
-  }
+  /// The cookies that will go along with a request. They say who asks, as what is in the request itself does.
+  func cookies(for outgoing: Outgoing) -> String? { outgoing.urlRequest.url.flatMap { cookies(for: $0) } }
 
-  /// Whether cookies go along with a request to this address.
-  func hasCookies(for url: URL) -> Bool { cookies?.cookies(for: url)?.isEmpty == false }
+  /// The cookies that go along with a request to this address, sorted; nil if there are none.
+  func cookies(for url: URL) -> String? {
+    guard let found = cookies?.cookies(for: url), !found.isEmpty else { return nil }
+    return found.map { "\($0.name)=\($0.value)" }.sorted().joined(separator: "; ")
+  }
 
   // MARK: Settings
 

@@ -225,7 +225,7 @@ final class RequestRun: Sendable {
     }
     if let shown = plan.preview { preview?(RunOutcome(shown, source: .cache, attempts: attempt - 1)) }
     var outgoing = outgoing
-    plan.adapt(&outgoing.urlRequest)
+    plan.adapt(&outgoing)
     subscribe(outgoing, attempt)
   }
 
@@ -247,8 +247,7 @@ final class RequestRun: Sendable {
 
   private func place(for outgoing: Outgoing, _ attempt: Int) -> TransferHub.Place? {
     guard let download else {
-      let key = mayShare(outgoing) ? TransferKey(outgoing.urlRequest) : nil
-      return client.hub.subscribe(self, attempt: attempt, to: outgoing, key: key, priority: request.priority)
+      return client.hub.subscribe(self, attempt: attempt, to: outgoing, key: sharedKey(of: outgoing), priority: request.priority)
     }
     var outgoing = outgoing
     do throws(RequestError) { try download.adapt(&outgoing.urlRequest) } catch {
@@ -259,9 +258,12 @@ final class RequestRun: Sendable {
       self, attempt: attempt, to: outgoing, key: nil, priority: request.priority, sink: download, sessions: client.downloadSessions)
   }
 
-  private func mayShare(_ outgoing: Outgoing) -> Bool {
-    guard request.coalesces, ["GET", "HEAD"].contains(outgoing.urlRequest.httpMethod), case .none = outgoing.body else { return false }
-    return request.coalescesIfSet == true || !client.hasCredentials(outgoing)
+  /// Nil if the answer is for nobody else.
+  private func sharedKey(of outgoing: Outgoing) -> TransferKey? {
+    guard request.coalesces, ["GET", "HEAD"].contains(outgoing.urlRequest.httpMethod), case .none = outgoing.body else { return nil }
+    let cookies = client.cookies(for: outgoing)
+    guard request.coalescesIfSet == true || cookies == nil && !outgoing.hasCredentials else { return nil }
+    return TransferKey(outgoing.urlRequest, cookies: cookies, validators: outgoing.validators)
   }
 
   // MARK: After an attempt
@@ -427,14 +429,23 @@ extension RequestRun: TransferSubscriber {
     let (head, outcome) = (exchange.head, RunOutcome(result: .success(exchange), head: exchange.head, attempts: attempt))
     if let download, head.status == 416, try download.isWhole(after: head) { return outcome }
     let plan = state.withLock { $0.cachePlan }
-    if let stored = plan?.revalidated(by: head) { return RunOutcome(stored, source: .revalidated, attempts: attempt) }
+    let isStored = plan.map { mayStore(exchange, by: $0) } ?? false
+    if let stored = plan?.revalidated(by: exchange, isStored: isStored) {
+      return RunOutcome(stored, source: .revalidated, attempts: attempt)
+    }
     // Of a download, a part that was asked for, and nothing that is no file.
     let isAccepted = request.acceptedStatus.contains(head.status)
     guard download == nil ? isAccepted : head.status == 206 || isAccepted && (200..<300).contains(head.status) else {
       throw .status(head.status, body: RequestError.kept(exchange.body))
     }
-    // A redirect may have led to where cookies say who asks, and there may be some since the cache was asked.
-    if request.cachesCredentials || !client.hasCookies(for: head.url) { plan?.store(exchange) }
+    if isStored { plan?.store(exchange) }
     return outcome
+  }
+
+  /// Whether the plan's key says all of who has asked. Cookies may be others since the cache was asked, and redirects may have led to where
+  /// there are some.
+  private func mayStore(_ exchange: Exchange, by plan: CachePlan) -> Bool {
+    let addresses = exchange.redirects.map(\.url) + [exchange.head.url]
+    return client.cookies(for: addresses[0]) == plan.cookies && addresses.dropFirst().allSatisfy { client.cookies(for: $0) == nil }
   }
 }
