@@ -41,6 +41,8 @@ final class RequestRun: Sendable {
     var phase = Phase.idle
     var attempt = 0
     var prepared: PreparedRequest?
+    /// As interceptors have left it; nil if nothing is known of it that would allow to repeat it.
+    var method: Request.Method?
     var finish: (@Sendable (RunOutcome) -> Void)?
     var preview: (@Sendable (RunOutcome) -> Void)?
     var progress: (@Sendable (TransferProgress) -> Void)?
@@ -232,6 +234,7 @@ final class RequestRun: Sendable {
   private func subscribe(_ outgoing: Outgoing, _ attempt: Int) {
     let isNext = state.withLock { state in
       guard case .adapting = state.phase, state.attempt == attempt else { return false }
+      state.method = Request.Method(rawValue: outgoing.urlRequest.httpMethod ?? "GET")
       state.phase = .transferring(nil)
       return true
     }
@@ -289,7 +292,8 @@ final class RequestRun: Sendable {
       case .retryAfter(let delay): delay
       case .asUsual:
         request.retry.delay(
-          after: error, head: outcome.head, attempt: attempt, method: request.method, now: Date(), randomness: .random(in: 0...1))
+          after: error, head: outcome.head, attempt: attempt, method: state.withLock { $0.method }, now: Date(),
+          randomness: .random(in: 0...1))
       }
     guard let delay else { return end(outcome) }
     let isInTime = state.withLock { state -> Bool? in
