@@ -190,6 +190,25 @@ import Testing
     #expect(try await server.tell(.count, of: "retry-post") == 1)
   }
 
+  private struct Posting: RequestInterceptor {
+    func adapt(_ request: URLRequest) async throws -> URLRequest {
+      var request = request
+      request.httpMethod = "POST"
+      return request
+    }
+  }
+
+  @Test func aPostThatAnInterceptorHasMadeIsNotSentAgain() async throws {
+    let client = server.client { $0.interceptors = [Posting()] }
+    var request = Request(.get, "flaky?id=retry-made-post&failures=9")
+    request.retry = .exponential(attempts: 5, base: .milliseconds(1))
+    guard case .status(503, _)? = await failure({ _ = try await client.response(to: request, lifetime: .process, decoding: .data) }) else {
+      Issue.record("no 503")
+      return
+    }
+    #expect(try await server.tell(.count, of: "retry-made-post") == 1)
+  }
+
   @Test func aRetryAfterLongerThanTheTimeLeftFailsAtOnceWithWhatTheServerSaid() async throws {
     var request = Request(.get, #"flaky?id=retry-after&failures=9&headers=%7B%22Retry-After%22:%22600%22%7D"#)
     request.retry = .exponential(attempts: 5, base: .milliseconds(1))

@@ -44,6 +44,38 @@ private final class Probe: Sendable {
   }
 
   /// By hand, when its turn has come: nothing is sent, and who waits hears of it.
+  /// What a handler finds, and nobody else holds.
+  private struct Surroundings {
+    var client: RequestClient
+    var queue: OwnerScopedQueue
+    var owner: Screen
+  }
+
+  @Test(arguments: [true, false]) func aHandlerMayLetGoOfItsClientItsQueueAndItsOwner(isSerial: Bool) async throws {
+    weak var client: RequestClient?
+    weak var queue: OwnerScopedQueue?
+    weak var owner: Screen?
+    let calls = Journal<Bool>()
+    do {
+      let handlers = OwnerScopedQueue(name: "handlers")
+      if isSerial { handlers.underlyingQueue = DispatchQueue(label: "serial") }
+      let all = Surroundings(client: RequestClient(baseURL: server.base, queue: handlers), queue: handlers, owner: Screen())
+      (client, queue, owner) = (all.client, all.queue, all.owner)
+      let kept = Guarded<Surroundings?>(all)
+      all.client.send(Request(.get, "held?id=let-go-\(isSerial)"), owner: all.owner, decoding: .data) { _, result in
+        var former: Surroundings?
+        kept.withLock { swap(&former, &$0) }
+        calls.write((try? result.get()) != nil)
+      }
+    }
+    #expect(client != nil && queue != nil && owner != nil)
+    try await server.release("let-go-\(isSerial)")
+    let deadline = ContinuousClock.now + .seconds(10)
+    while client != nil || queue != nil || owner != nil, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
+    #expect(client == nil && queue == nil && owner == nil)
+    #expect(calls.entries == [true])
+  }
+
   @Test func aRequestThatIsFinishedBeforeItBeginsIsCancelled() async throws {
     let operation = server.client().operation(for: Request(.get, "hang?id=finished"), lifetime: OwnerLifetime(), decoding: .data)
     let observation = operation.observe(\.isExecuting) { operation, change in

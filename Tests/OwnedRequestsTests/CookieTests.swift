@@ -62,6 +62,19 @@ import Testing
     #expect(try await sentCookies(client) == ["a=1", "b=2"])
   }
 
+  @Test func aConfigurationMayBeChangedForAnotherClient() async throws {
+    let configuration = URLSessionConfiguration.ephemeral
+    let client = client(configuration)
+    let other = try #require(URLSessionConfiguration.ephemeral.httpCookieStorage)
+    let host = try #require(server.base.host)
+    other.setCookie(try #require(HTTPCookie(properties: [.name: "session", .value: "other", .domain: host, .path: "/"])))
+    configuration.httpCookieStorage = other
+    #expect(try await sentCookies(client) == [])
+    let directory = try TemporaryDirectory()
+    _ = try await client.download(Request(.get, "echo"), to: directory.target, lifetime: .process).value
+    #expect(try JSONDecoder().decode(Echo.self, from: Data(contentsOf: directory.target)).headers["cookie"] == nil)
+  }
+
   @Test func noneAreTakenWhereTheConfigurationHasNone() async throws {
     let refusing = URLSessionConfiguration.ephemeral
     refusing.httpCookieAcceptPolicy = .never

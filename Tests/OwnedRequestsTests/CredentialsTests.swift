@@ -87,6 +87,41 @@ import Testing
     }
   }
 
+  @Test func whatIsCachedForOneCookieIsNotForAnother() async throws {
+    let cache = try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0)
+    var kept: HTTPCookieStorage?
+    let client = client([:], cache: cache) { kept = $0.httpCookieStorage }
+    let (storage, host) = (try #require(kept), try #require(server.base.host))
+    var request = cached("echo?accounts")
+    request.cachesCredentials = true
+    func answer(for account: String) async throws -> Response<Echo> {
+      storage.setCookie(try #require(HTTPCookie(properties: [.name: "session", .value: account, .domain: host, .path: "/"])))
+      return try await client.response(to: request, lifetime: .process, decoding: .json(Echo.self))
+    }
+    for account in ["1", "2"] {
+      let response = try await answer(for: account)
+      #expect(response.source == .network && response.value.headers["cookie"] == "session=\(account)")
+    }
+    #expect(try await answer(for: "1").source == .cache)
+  }
+
+  @Test func aTransferIsNotSharedWithAnotherCookie() async throws {
+    var kept: HTTPCookieStorage?
+    let client = client([:]) { kept = $0.httpCookieStorage }
+    let (storage, host) = (try #require(kept), try #require(server.base.host))
+    var request = Request(.get, "held?id=cookie-held")
+    request.coalesces = true
+    let lifetime = OwnerLifetime()
+    var operations: [OwnedOperation] = []
+    for (account, transfers) in [("1", 1), ("2", 2)] {
+      storage.setCookie(try #require(HTTPCookie(properties: [.name: "session", .value: account, .domain: host, .path: "/"])))
+      operations.append(client.send(request, lifetime: lifetime, decoding: .data) { _ in })
+      try await server.reaches(.open, of: "cookie-held", transfers)
+    }
+    try await server.release("cookie-held")
+    for operation in operations { await operation.finished() }
+  }
+
   /// The cookie is for where the redirect leads, and for nothing else.
   @Test func whatARedirectHasAskedForWithACookieIsForNobodyElse() async throws {
     let cache = try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0)

@@ -53,7 +53,7 @@ import Testing
     let cache = try cache(memoryLimit: 1_000_000)
     let key = try storeOld(in: cache)
     let plan = try plan(cache)
-    let confirmed = plan.revalidated(by: try head(304, ["Cache-Control": "no-store"]))
+    let confirmed = plan.revalidated(by: Exchange(head: try head(304, ["Cache-Control": "no-store"]), body: Data()))
     #expect(confirmed?.body == Data("old".utf8))
     #expect(cache.response(for: key) == nil)
     try await cache.flush()

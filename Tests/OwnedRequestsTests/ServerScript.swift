@@ -146,6 +146,9 @@ let serverScript = #"""
           elif path == "/redirect":
               data = self.body()
               self.answer(int(query.get("status", "302")), b"moved", {"Location": query["to"]})
+          elif path == "/moving":  # leads to another place after `changes` requests
+              to = query["first"] if count <= int(query["changes"]) else query["then"]
+              self.answer(302, b"moved", {"Location": to, **json.loads(query.get("headers", "{}"))})
           elif path == "/loop":
               self.answer(302, b"", {"Location": f"/loop?id={key}&n={count}"})
           elif path == "/cut":  # cut off in the middle
@@ -187,7 +190,8 @@ let serverScript = #"""
               version = "1" if count <= int(query["changes"]) else "2"
               tag = f'"{version}"'
               same = self.headers.get("If-None-Match") == tag
-              self.answer(304 if same else 200, b"" if same else b"version " + version.encode(), {"ETag": tag})
+              text = query.get("text", "version ") + version
+              self.answer(304 if same else 200, b"" if same else text.encode(), {"ETag": tag})
           elif path == "/dated":  # the same with a date, and no tag
               date = "Wed, 01 Jan 2020 00:00:00 GMT" if count <= int(query["changes"]) else "Thu, 02 Jan 2020 00:00:00 GMT"
               same = self.headers.get("If-Modified-Since") == date

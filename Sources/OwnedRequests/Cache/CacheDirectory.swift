@@ -80,6 +80,8 @@ final class CacheDirectory: Sendable {
       guard rename(unfinished.path, file.path) == 0 else { throw CocoaError(.fileWriteUnknown) }
     } catch {
       try? FileManager.default.removeItem(at: unfinished)
+      // Nor is an older answer to be found in its place.
+      remove(key)
       throw error
     }
     knownSize.withLock { $0 += Int64(data.count) }

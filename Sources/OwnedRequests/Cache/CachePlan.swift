@@ -9,6 +9,8 @@ struct CachePlan: Sendable {
   let cache: ResponseCache
   let policy: CachePolicy
   let key: TransferKey
+  /// Those that go along with the request.
+  let cookies: String?
   /// Nil, too, if the request doesn't accept it.
   let stored: CachedResponse?
   /// Of the cache: what is removed from it afterwards does not come back by this request.
@@ -18,14 +20,16 @@ struct CachePlan: Sendable {
   /// - Parameter looksInFiles: which takes time.
   init?(_ request: Request, _ outgoing: Outgoing, _ client: RequestClient, looksInFiles: Bool = true) {
     guard let cache = client.cache, request.cache != .none, outgoing.urlRequest.httpMethod == "GET" else { return nil }
-    guard request.cachesCredentials || !client.hasCredentials(outgoing) else { return nil }
+    let cookies = client.cookies(for: outgoing)
+    guard request.cachesCredentials || cookies == nil && !outgoing.hasCredentials else { return nil }
     let headers = HeaderFields(outgoing.urlRequest.allHTTPHeaderFields ?? [:])
     // A part of an answer, and an answer to a question of the caller's own, are not what others want.
     guard headers["Range"] == nil, headers["If-None-Match"] == nil, headers["If-Modified-Since"] == nil, !Self.forbidsStoring(headers)
     else { return nil }
     self.cache = cache
     policy = request.cache
-    key = TransferKey(outgoing.urlRequest)
+    self.cookies = cookies
+    key = TransferKey(outgoing.urlRequest, cookies: cookies)
     generation = cache.generation
     let found = looksInFiles ? cache.response(for: key) : cache.responseInMemory(for: key)
     stored = found.flatMap { request.acceptedStatus.contains($0.head.status) ? $0 : nil }
@@ -43,22 +47,26 @@ struct CachePlan: Sendable {
   /// What to show before the server answers.
   var preview: CachedResponse? { policy == .cachedThenFresh ? stored : nil }
 
-  func adapt(_ urlRequest: inout URLRequest) {
+  func adapt(_ outgoing: inout Outgoing) {
     if case .forTime = policy { return }
-    stored?.addValidators(to: &urlRequest)
+    outgoing.validators = stored?.validators
+    outgoing.validators?.apply(to: &outgoing.urlRequest)
   }
 
   /// - Returns: what the server's answer makes of what is stored, if it says that it is still valid.
-  func revalidated(by head: ResponseHead) -> CachedResponse? {
-    guard head.status == 304, case let stored? = stored else { return nil }
+  func revalidated(by exchange: Exchange, isStored: Bool = true) -> CachedResponse? {
+    let head = exchange.head
+    guard head.status == 304, case let stored? = stored, Validators.address(stored.head.url) == Validators.address(head.url) else {
+      return nil
+    }
     let fresh = stored.refreshed(by: head, now: Date())
-    if Self.forbidsStoring(head.headers) { forget() } else { cache.store(fresh, for: key, ifStill: generation) }
+    if Self.forbidsStoring(exchange) { forget() } else if isStored { cache.store(fresh, for: key, ifStill: generation) }
     return fresh
   }
 
   func store(_ exchange: Exchange) {
     // Nor is an answer kept that came before the server said so. Of an error it says so of that alone.
-    if Self.forbidsStoring(exchange.head.headers) {
+    if Self.forbidsStoring(exchange) {
       if (200..<300).contains(exchange.head.status) { forget() }
       return
     }
@@ -68,13 +76,18 @@ struct CachePlan: Sendable {
     switch policy {
     case .forTime(let time):
       entry.expiresAt = now.addingTimeInterval(time.inSeconds)
-    case .revalidate: guard entry.hasValidator else { return }
+    case .revalidate: guard entry.validators != nil else { return }
     case .cachedThenFresh, .none: break
     }
     cache.store(entry, for: key, ifStill: generation)
   }
 
   private func forget() { cache.remove(key, ifStill: generation) }
+
+  /// What was led to by an answer that is not to be stored is nothing to be led to from the cache.
+  private static func forbidsStoring(_ exchange: Exchange) -> Bool {
+    forbidsStoring(exchange.head.headers) || exchange.redirects.contains { forbidsStoring($0.headers) }
+  }
 
   private static func forbidsStoring(_ headers: HeaderFields) -> Bool {
     headers["Cache-Control"]?.lowercased().split(separator: ",").contains { $0.trimmingCharacters(in: .whitespaces) == "no-store" } ?? false

@@ -14,12 +14,10 @@ struct CachedResponse: Sendable, Equatable {
 
   var weight: Int { body.count + 512 + head.headers.sortedPairs.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count } }
 
-  /// A strong or weak `ETag`, or a date, to ask the server with.
-  var hasValidator: Bool { head.headers["ETag"] != nil || head.headers["Last-Modified"] != nil }
-
-  func addValidators(to urlRequest: inout URLRequest) {
-    if let tag = head.headers["ETag"] { urlRequest.setValue(tag, forHTTPHeaderField: "If-None-Match") }
-    if let date = head.headers["Last-Modified"] { urlRequest.setValue(date, forHTTPHeaderField: "If-Modified-Since") }
+  /// A strong or weak `ETag`, or a date, to ask the server with; nil if it gave none.
+  var validators: Validators? {
+    let (tag, date) = (head.headers["ETag"], head.headers["Last-Modified"])
+    return tag == nil && date == nil ? nil : Validators(address: Validators.address(head.url), tag: tag, date: date)
   }
 
   /// After the server has said that it is still valid.

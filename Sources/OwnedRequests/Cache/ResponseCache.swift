@@ -216,7 +216,12 @@ public final class ResponseCache: Sendable {
   private static func write(upTo last: Int, _ state: SharedState, _ directory: CacheDirectory) {
     while let change = state.withLock({ next(upTo: last, in: $0) }) {
       if let entry = change.entry {
-        do { try directory.write(entry, for: change.key) } catch { state.withLock { $0.failure = $0.failure ?? error } }
+        do { try directory.write(entry, for: change.key) } catch {
+          state.withLock { state in
+            state.failure = state.failure ?? error
+            state.readers[change.key]?.removals += 1
+          }
+        }
       } else {
         directory.remove(change.key)
       }

@@ -27,8 +27,8 @@
     }
 
     func prepare(_ request: Request) throws(RequestError) -> PreparedRequest { try request.prepare(relativeTo: nil) }
-    func hasCredentials(_ outgoing: Outgoing) -> Bool { outgoing.hasCredentials }
-    func hasCookies(for url: URL) -> Bool { false }
+    func cookies(for outgoing: Outgoing) -> String? { nil }
+    func cookies(for url: URL) -> String? { nil }
     func register(_ request: any RegisteredRequest) {}
     func unregister(_ id: ObjectIdentifier, of owner: OwnerID) {}
 

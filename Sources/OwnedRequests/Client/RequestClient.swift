@@ -33,9 +33,11 @@ import OwnedOperations
 /// Requests under way hold the client; nothing else has to. A request takes no thread while it waits, for its turn, for the server, or
 /// for its next attempt. All members may be used from any thread.
 ///
-/// On Linux, `URLSession` stops the process on a few answers. Known is one, in Swift 6.3: a connection that is closed in the middle of a
-/// header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`. And while a server sends lines without end after a chunked
-/// body, no session of the process does anything else. Talk to servers that you don't trust from a process that you can spare.
+/// On Linux, `URLSession` stops the process on a few answers. Known are two, in Swift 6.3: a connection that is closed in the middle of a
+/// header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`, and a length of nearly 2^63 bytes, as by
+/// `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`. And while a server sends lines without end
+/// after a chunked body, no session of the process does anything else. Talk to servers that you don't trust from a process that you can
+/// spare.
 public final class RequestClient: Sendable {
   /// What relative URLs are relative to; see ``Request/url``.
   public let baseURL: URL?
@@ -95,13 +97,14 @@ public final class RequestClient: Sendable {
     return prepared
   }
 
-  /// Whether the request says who asks, by itself or by the cookies that will go along. Its answer is for nobody else.
-  func hasCredentials(_ outgoing: Outgoing) -> Bool {
-    outgoing.hasCredentials || outgoing.urlRequest.url.map(hasCookies(for:)) == true
-  }
+  /// The cookies that will go along with a request. They say who asks, as what is in the request itself does.
+  func cookies(for outgoing: Outgoing) -> String? { outgoing.urlRequest.url.flatMap { cookies(for: $0) } }
 
-  /// Whether cookies go along with a request to this address.
-  func hasCookies(for url: URL) -> Bool { cookies?.cookies(for: url)?.isEmpty == false }
+  /// The cookies that go along with a request to this address, sorted; nil if there are none.
+  func cookies(for url: URL) -> String? {
+    guard let found = cookies?.cookies(for: url), !found.isEmpty else { return nil }
+    return found.map { "\($0.name)=\($0.value)" }.sorted().joined(separator: "; ")
+  }
 
   // MARK: Settings
 

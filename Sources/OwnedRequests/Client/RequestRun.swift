@@ -41,6 +41,8 @@ final class RequestRun: Sendable {
     var phase = Phase.idle
     var attempt = 0
     var prepared: PreparedRequest?
+    /// As interceptors have left it; nil if nothing is known of it that would allow to repeat it.
+    var method: Request.Method?
     var finish: (@Sendable (RunOutcome) -> Void)?
     var preview: (@Sendable (RunOutcome) -> Void)?
     var progress: (@Sendable (TransferProgress) -> Void)?
@@ -225,13 +227,14 @@ final class RequestRun: Sendable {
     }
     if let shown = plan.preview { preview?(RunOutcome(shown, source: .cache, attempts: attempt - 1)) }
     var outgoing = outgoing
-    plan.adapt(&outgoing.urlRequest)
+    plan.adapt(&outgoing)
     subscribe(outgoing, attempt)
   }
 
   private func subscribe(_ outgoing: Outgoing, _ attempt: Int) {
     let isNext = state.withLock { state in
       guard case .adapting = state.phase, state.attempt == attempt else { return false }
+      state.method = Request.Method(rawValue: outgoing.urlRequest.httpMethod ?? "GET")
       state.phase = .transferring(nil)
       return true
     }
@@ -247,8 +250,7 @@ final class RequestRun: Sendable {
 
   private func place(for outgoing: Outgoing, _ attempt: Int) -> TransferHub.Place? {
     guard let download else {
-      let key = mayShare(outgoing) ? TransferKey(outgoing.urlRequest) : nil
-      return client.hub.subscribe(self, attempt: attempt, to: outgoing, key: key, priority: request.priority)
+      return client.hub.subscribe(self, attempt: attempt, to: outgoing, key: sharedKey(of: outgoing), priority: request.priority)
     }
     var outgoing = outgoing
     do throws(RequestError) { try download.adapt(&outgoing.urlRequest) } catch {
@@ -259,9 +261,12 @@ final class RequestRun: Sendable {
       self, attempt: attempt, to: outgoing, key: nil, priority: request.priority, sink: download, sessions: client.downloadSessions)
   }
 
-  private func mayShare(_ outgoing: Outgoing) -> Bool {
-    guard request.coalesces, ["GET", "HEAD"].contains(outgoing.urlRequest.httpMethod), case .none = outgoing.body else { return false }
-    return request.coalescesIfSet == true || !client.hasCredentials(outgoing)
+  /// Nil if the answer is for nobody else.
+  private func sharedKey(of outgoing: Outgoing) -> TransferKey? {
+    guard request.coalesces, ["GET", "HEAD"].contains(outgoing.urlRequest.httpMethod), case .none = outgoing.body else { return nil }
+    let cookies = client.cookies(for: outgoing)
+    guard request.coalescesIfSet == true || cookies == nil && !outgoing.hasCredentials else { return nil }
+    return TransferKey(outgoing.urlRequest, cookies: cookies, validators: outgoing.validators)
   }
 
   // MARK: After an attempt
@@ -287,7 +292,8 @@ final class RequestRun: Sendable {
       case .retryAfter(let delay): delay
       case .asUsual:
         request.retry.delay(
-          after: error, head: outcome.head, attempt: attempt, method: request.method, now: Date(), randomness: .random(in: 0...1))
+          after: error, head: outcome.head, attempt: attempt, method: state.withLock { $0.method }, now: Date(),
+          randomness: .random(in: 0...1))
       }
     guard let delay else { return end(outcome) }
     let isInTime = state.withLock { state -> Bool? in
@@ -427,14 +433,23 @@ extension RequestRun: TransferSubscriber {
     let (head, outcome) = (exchange.head, RunOutcome(result: .success(exchange), head: exchange.head, attempts: attempt))
     if let download, head.status == 416, try download.isWhole(after: head) { return outcome }
     let plan = state.withLock { $0.cachePlan }
-    if let stored = plan?.revalidated(by: head) { return RunOutcome(stored, source: .revalidated, attempts: attempt) }
+    let isStored = plan.map { mayStore(exchange, by: $0) } ?? false
+    if let stored = plan?.revalidated(by: exchange, isStored: isStored) {
+      return RunOutcome(stored, source: .revalidated, attempts: attempt)
+    }
     // Of a download, a part that was asked for, and nothing that is no file.
     let isAccepted = request.acceptedStatus.contains(head.status)
     guard download == nil ? isAccepted : head.status == 206 || isAccepted && (200..<300).contains(head.status) else {
       throw .status(head.status, body: RequestError.kept(exchange.body))
     }
-    // A redirect may have led to where cookies say who asks, and there may be some since the cache was asked.
-    if request.cachesCredentials || !client.hasCookies(for: head.url) { plan?.store(exchange) }
+    if isStored { plan?.store(exchange) }
     return outcome
+  }
+
+  /// Whether the plan's key says all of who has asked. Cookies may be others since the cache was asked, and redirects may have led to where
+  /// there are some.
+  private func mayStore(_ exchange: Exchange, by plan: CachePlan) -> Bool {
+    let addresses = exchange.redirects.map(\.url) + [exchange.head.url]
+    return client.cookies(for: addresses[0]) == plan.cookies && addresses.dropFirst().allSatisfy { client.cookies(for: $0) == nil }
   }
 }

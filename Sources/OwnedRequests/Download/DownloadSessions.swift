@@ -15,7 +15,10 @@ final class DownloadSessions: SessionSource {
   private let configuration: URLSessionConfiguration
   private let idle = Guarded<[TransferSession]>([])
 
-  init(configuration: URLSessionConfiguration) { self.configuration = configuration }
+  /// - Parameter configuration: copied: whoever has it may change it for another client.
+  init(configuration: URLSessionConfiguration) {
+    self.configuration = (configuration.copy() as? URLSessionConfiguration) ?? configuration
+  }
 
   func take() -> TransferSession {
     idle.withLock { $0.popLast() } ?? TransferSession(configuration: configuration, isBacklogLimited: true)

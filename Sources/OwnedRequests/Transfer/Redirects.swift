@@ -8,10 +8,29 @@ import Foundation
 struct Outgoing: Sendable {
   var urlRequest: URLRequest
   var body: RequestBody
+  /// Of an answer that is stored. The request has them where they hold.
+  var validators: Validators?
 
   /// Whether the request says who asks. Its answer is for nobody else.
   var hasCredentials: Bool {
     urlRequest.url?.user != nil || Redirects.credentials.contains { urlRequest.value(forHTTPHeaderField: $0) != nil }
+  }
+}
+
+/// What an address has called an answer: a tag, a date, or both. Another address may call something else the same.
+struct Validators: Hashable, Sendable {
+  let address: String
+  let tag: String?
+  let date: String?
+
+  /// Without the fragment, which no server sees.
+  static func address(_ url: URL) -> String { String(url.absoluteString.prefix { $0 != "#" }) }
+
+  /// Has the request ask whether the answer is still valid, if it goes to the address that gave it. Otherwise it asks for all.
+  func apply(to urlRequest: inout URLRequest) {
+    let isThere = urlRequest.url.map(Self.address) == address
+    urlRequest.setValue(isThere ? tag : nil, forHTTPHeaderField: "If-None-Match")
+    urlRequest.setValue(isThere ? date : nil, forHTTPHeaderField: "If-Modified-Since")
   }
 }
 
@@ -48,6 +67,7 @@ enum Redirects {
     if origin(of: url) != origin(of: current) {
       for name in bound { next.urlRequest.setValue(nil, forHTTPHeaderField: name) }
     }
+    next.validators?.apply(to: &next.urlRequest)
     return next
   }
 

@@ -10,6 +10,8 @@ struct Exchange: Sendable {
   var body: Data
   /// It was an error to all who asked, and longer than errors keep: the rest was not waited for.
   var isCut = false
+  /// The answers that have led to this one, in their order.
+  var redirects: [ResponseHead] = []
 }
 
 /// Somebody who waits for a transfer. No call comes after the end, or after unsubscribing, but for one that is under way.
@@ -79,7 +81,8 @@ final class Transfer: Sendable {
     var subscriptions: [Int: Subscription] = [:]
     var nextSubscription = 0
     var hasBegun = false
-    var redirects = 0
+    /// The answers that have led on.
+    var redirects: [ResponseHead] = []
     var redirect: Outgoing?
     /// What the body is read from, if it was a form.
     var layout: TemporaryFile?
@@ -376,11 +379,11 @@ extension Transfer: SessionTaskReceiver {
       swap(&session, &state.session)
       guard let redirect = state.redirect else {
         usesSink = state.usesSink
-        exchange = state.head.map { Exchange(head: $0, body: state.body) }
+        exchange = state.head.map { Exchange(head: $0, body: state.body, redirects: state.redirects) }
         return
       }
-      state.redirects += 1
-      isTooMany = state.redirects > Redirects.limit
+      if let head = state.head { state.redirects.append(head) }
+      isTooMany = state.redirects.count > Redirects.limit
       guard !isTooMany else { return }
       state.outgoing = redirect
       if case .none = redirect.body { swap(&unusedLayout, &state.layout) }

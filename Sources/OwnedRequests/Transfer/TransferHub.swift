@@ -9,11 +9,17 @@ struct TransferKey: Hashable, Sendable {
   let method: String
   let url: String
   let headers: HeaderFields
+  /// What is stored, to those who ask whether it is still valid.
+  let validators: Validators?
 
-  init(_ urlRequest: URLRequest) {
+  /// - Parameter cookies: those that go along with the request, beside those in it.
+  init(_ urlRequest: URLRequest, cookies: String? = nil, validators: Validators? = nil) {
     method = urlRequest.httpMethod ?? "GET"
     url = urlRequest.url?.absoluteString ?? ""
-    headers = HeaderFields(urlRequest.allHTTPHeaderFields ?? [:])
+    var headers = HeaderFields(urlRequest.allHTTPHeaderFields ?? [:])
+    if let cookies { headers["Cookie"] = headers["Cookie"].map { "\($0); \(cookies)" } ?? cookies }
+    self.headers = headers
+    self.validators = validators
   }
 }
 

@@ -68,6 +68,7 @@ final class TransferSession: Sendable {
 
   /// A task that begins when it is resumed.
   func task(for urlRequest: URLRequest, body: RequestBody, receiver: any SessionTaskReceiver) -> SessionTask {
+    let urlRequest = Self.withPlainScheme(urlRequest)
     let task: URLSessionTask
     switch body {
     case .file(let url): task = session.uploadTask(with: urlRequest, fromFile: url)
@@ -76,6 +77,17 @@ final class TransferSession: Sendable {
     let sessionTask = SessionTask(task, receiver, cancellations)
     router.add(sessionTask, for: task)
     return sessionTask
+  }
+
+  /// Schemes are without regard to case; but not to `URLSession` on Linux.
+  private static func withPlainScheme(_ urlRequest: URLRequest) -> URLRequest {
+    guard let url = urlRequest.url, let scheme = url.scheme, scheme != scheme.lowercased(),
+      var components = URLComponents(url: url, resolvingAgainstBaseURL: true)
+    else { return urlRequest }
+    components.scheme = scheme.lowercased()
+    var plain = urlRequest
+    plain.url = components.url
+    return plain
   }
 }
 

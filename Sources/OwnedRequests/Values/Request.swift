@@ -68,7 +68,7 @@ public struct Request: Sendable {
   public var acceptedStatus: Range<Int> = 200..<300
 
   /// Whether equal requests that are under way share one transfer, whoever asks. True by default for GET and HEAD without credentials
-  /// (`Authorization`, `Cookie`, a user in the URL); set it to share those, too. Other methods never share.
+  /// (`Authorization`, cookies, a user in the URL); set it to share those, too, with the same credentials. Other methods never share.
   public var coalesces: Bool {
     get { coalescesIfSet ?? (method == .get || method == .head) }
     set { coalescesIfSet = newValue }
@@ -76,8 +76,8 @@ public struct Request: Sendable {
 
   /// Whether the client's cache is used.
   public var cache: CachePolicy = .none
-  /// Whether answers to a request with credentials (`Authorization`, `Cookie`, a user in the URL) may be cached. They are found again
-  /// only with the same credentials. False by default.
+  /// Whether answers to a request with credentials (`Authorization`, cookies, a user in the URL) may be cached. They are found again
+  /// only with the same credentials. What redirects lead to is not cached where cookies go along with one. False by default.
   public var cachesCredentials = false
 
   var timeoutIfSet: Duration?

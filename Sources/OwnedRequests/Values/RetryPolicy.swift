@@ -21,10 +21,12 @@ public enum RetryPolicy: Sendable, Hashable {
 extension RetryPolicy {
   /// How long to wait before the next attempt; nil if there is to be none.
   /// - Parameter randomness: from 0 to 1, for the jitter.
-  func delay(after error: RequestError, head: ResponseHead?, attempt: Int, method: Request.Method, now: Date, randomness: Double)
+  func delay(after error: RequestError, head: ResponseHead?, attempt: Int, method: Request.Method?, now: Date, randomness: Double)
     -> Duration?
   {
-    guard case .exponential(let attempts, let base, let cap) = self, attempt < attempts, method.isIdempotent, Self.isTransient(error) else {
+    guard case .exponential(let attempts, let base, let cap) = self, attempt < attempts, method?.isIdempotent == true,
+      Self.isTransient(error)
+    else {
       return nil
     }
     // In seconds, which have no end: a `Duration` that overflows stops the process.
