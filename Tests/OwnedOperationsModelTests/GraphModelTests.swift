@@ -59,6 +59,18 @@ import Testing
     }
   }
 
+  /// Who has waited for the run finds an empty queue, whatever its worker has yet to count.
+  @Test func theQueueOfARunThatIsOverGetsAnotherUnderlyingQueue() {
+    Self.explore("wait | wait, underlyingQueue", reduces: true) { graph, run, scene in
+      graph.node { scene.bodies.run() }
+    } beside: { graphRun, scene in
+      graphRun.wait()
+      scene.queue.underlyingQueue = nil
+    } atEnd: { graphRun, run, scene in
+      run.expect(scene.bodies.runs == 1, "\(scene.bodies.runs) nodes ran")
+    }
+  }
+
   @Test func aRunAndTheEndOfItsOwner() {
     Self.explore("wait | end") { graph, run, scene in
       let first = graph.node { scene.bodies.runAndStay() }

@@ -281,49 +281,68 @@ import Testing
 
   // MARK: Progress
 
-  @Test func theProgressIsToldWhenTheLockIsFreeAndWaitsAndBarriersComeAfterIt() throws {
-    let queue = ScheduledQueue(tellsProgress: false)
-    let progress = Progress(parent: nil, userInfo: nil)
-    progress.totalUnitCount = 2
-    queue.scheduler.progress = progress
-    let worker = queue.add("reported")
-    #expect(worker?.begin() == "reported")
-    queue.change { scheduler, _ in scheduler.addBarrier {} }
-    worker?.end()
-    // Settled, and not told: the barrier has to wait for that.
-    #expect(queue.look(worker, after: .items) == .looksAgain)
-    #expect(progress.completedUnitCount == 0)
-    let report = try #require(queue.report)
-    #expect(queue.look(worker) == .leaves(isLast: true))
-    let thread = WaitingThread()
-    queue.change { scheduler, _ in _ = scheduler.takeAll() }  // the barrier goes, and all is over
-    #expect(queue.change { scheduler, _ in scheduler.insert(.thread(thread), for: nil, inside: nil) }.waiters == 0)
-    report.tell()
-    #expect(progress.completedUnitCount == 1)
-    var next: (report: Scheduler.Report?, waiters: [Waiter]) = (nil, [])
-    queue.change { scheduler, _ in next = scheduler.goOnReporting() }
-    #expect(next.report == nil)
-    #expect(next.waiters.count == 1)
+  @Test func theProgressIsToldWhenTheLockIsFreeIfItMayHaveObservers() {
+    for hasObservers in [false, true] {
+      let queue = ScheduledQueue()
+      let progress = Progress(parent: nil, userInfo: nil)
+      progress.totalUnitCount = 2
+      queue.scheduler.progress = QueueProgress(progress)
+      queue.scheduler.tellsProgressLater = hasObservers
+      let worker = queue.add("reported")
+      #expect(worker?.begin() == "reported")
+      worker?.end()
+      #expect(queue.look(worker, after: .items) == (hasObservers ? .looksAgain : .leaves(isLast: true)))
+      #expect(progress.completedUnitCount == (hasObservers ? 0 : 1))
+      #expect((queue.dueProgress != nil) == hasObservers)
+      queue.dueProgress?.tell()
+      #expect(progress.completedUnitCount == 1)
+      if hasObservers { #expect(queue.look(worker) == .leaves(isLast: true)) }
+    }
   }
 
-  /// Observers of the progress are the user's, and may use the queue.
-  @Test func theProgressIsToldUnderNoLock() {
+  /// Observers of the progress are the user's: they may use the queue, and block.
+  @Test func anObserverOfTheProgressMayWaitForTheQueue() {
     let queue = OwnerScopedQueue()
-    let answers = Journal<Bool>()
+    let calls = Counter()
     let progress = ObservedProgress { [unowned queue] in
-      let answered = DispatchSemaphore(value: 0)
-      Thread.detachNewThread {
-        _ = queue.operationCount
-        answered.signal()
-      }
-      answers.write(answered.wait(timeout: .now() + 10) == .success)
+      queue.waitUntilAllOperationsAreFinished()
+      calls.add()
     }
     progress.totalUnitCount = 3
-    queue.core.note { $0.progress = progress }
+    queue.core.note { scheduler in
+      scheduler.progress = QueueProgress(progress)
+      scheduler.tellsProgressLater = true
+    }
     for _ in 0..<3 { queue.async(lifetime: .forTests) {} }
-    queue.waitUntilAllOperationsAreFinished()
-    #expect(!answers.entries.isEmpty && answers.entries.allSatisfy { $0 })
-    #expect(progress.completedUnitCount == 3)
+    #expect(queue.becomesIdle())
+    #expect(eventually { progress.completedUnitCount == 3 })
+    DeferredCalls.waitUntilIdle()
+    #expect(calls.value > 0)
+  }
+
+  /// Two tell it at once, because an observer blocks, and the one that began with the older count ends last.
+  @Test func theNewestCountIsToldLast() {
+    let gate = Gate()
+    let isFirst = Counter()
+    let progress = ObservedProgress {
+      isFirst.add()
+      if isFirst.value == 1 { gate.pass() }
+    }
+    let told = QueueProgress(progress)
+    told.add(1)
+    let first = DispatchSemaphore(value: 0)
+    Thread.detachNewThread {
+      told.tell()
+      first.signal()
+    }
+    #expect(gate.hasBegun())
+    told.add(1)
+    #expect(told.claimTelling() && !told.claimTelling())
+    told.tell()
+    #expect(told.claimTelling())
+    gate.open()
+    #expect(first.waitUntilSignalled())
+    #expect(progress.completedUnitCount == 2)
   }
 
   private final class ObservedProgress: Progress, @unchecked Sendable {  // as its base, with a constant
@@ -335,7 +354,7 @@ import Testing
     }
 
     override var completedUnitCount: Int64 {
-      didSet { observer() }
+      willSet { observer() }
     }
   }
 }
@@ -344,19 +363,17 @@ import Testing
 private final class ScheduledQueue {
   var scheduler: Scheduler
   private let maker = Maker()
-  private let tellsProgress: Bool
   /// The workers that were sent for, in order.
   private(set) var sent: [Worker] = []
   private(set) var admitted = 0
   private(set) var resumed = 0
   private(set) var departed = 0
-  private(set) var report: Scheduler.Report?
+  private(set) var dueProgress: QueueProgress?
 
-  init(processors: Int = 4, tellsProgress: Bool = true) {
+  init(processors: Int = 4) {
     scheduler = Scheduler(
       name: "", limit: .max, qualityOfService: .default, underlyingQueue: nil, ownLifetime: OwnerLifetime(), processors: processors)
     scheduler.listener = maker
-    self.tellsProgress = tellsProgress
   }
 
   deinit {
@@ -388,10 +405,7 @@ private final class ScheduledQueue {
     if let worker = outcome.worker { sent.append(worker) }
     outcome.asksForMonitor = scheduler.takeMonitorRequest()
     outcome.waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters().count : 0
-    if let report = scheduler.beginReport() {
-      self.report = report
-      if tellsProgress { report.tell() }
-    }
+    if let progress = scheduler.takeDueProgress() { dueProgress = progress }
     outcome.questionDeadline = followUp.hasQuestion ? followUp.questionDeadline : nil
     admitted += outcome.admitted
     resumed += outcome.waiters

@@ -195,13 +195,14 @@ extension OwnerScopedQueue {
   /// Foundation, what was cancelled before it began is no progress, nor is a plain operation that overrides `start()` and goes on when that
   /// has returned; and barriers don't count: they are the place to change `totalUnitCount`.
   ///
-  /// Its observers are called on threads of the queue's, or on those that finish operations, under no lock. A wait for the queue ends, and
-  /// a barrier begins, when what was over before has been reported; so an observer must not wait for either.
+  /// On Linux, which has no key-value observing, the units are there when a wait for the queue returns, and when a barrier begins. On
+  /// Apple's platforms observers are called in the background, soon after, on a thread of the library's: they may block, and use the queue,
+  /// and nothing waits for them.
   public var progress: Progress {
     core.note { scheduler in
-      if let progress = scheduler.progress { return progress }
+      if let progress = scheduler.progress { return progress.foundationProgress }
       let progress = Progress(parent: nil, userInfo: nil)
-      scheduler.progress = progress
+      scheduler.progress = QueueProgress(progress)
       return progress
     }
   }

@@ -5,9 +5,6 @@ struct FollowUp: ~Copyable {
   /// When operations that say themselves when they are ready are to be asked, at the latest; in nanoseconds of `Uptime`.
   private(set) var questionDeadline: UInt64 = .max
 
-  /// The thread is one that other queues depend on: what the progress is told, whose observers are the user's, it is told elsewhere.
-  var reportsInBackground = false
-
   init() {}
 
   mutating func ask(noLaterThan deadline: UInt64) { questionDeadline = min(questionDeadline, deadline) }

@@ -9,7 +9,7 @@ extension Scheduler {
     var notes = ["\(unfinished) unfinished", limit == .max ? "\(holders) permits" : "\(holders) of \(limit) permits"]
     let counts = [
       (workers.activeCount, "workers"), (arriving, "on their way"), (waiting, "wait"), (blockedWorkers, "blocked"), (yielded, "yielded"),
-      (detached, "without a worker"), (waits.count, "waits"), (runs.count, "runs"), (dueProgress, "to report"),
+      (detached, "without a worker"), (waits.count, "waits"), (runs.count, "runs"),
     ]
     notes += counts.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }
     if isSuspended { notes.append("suspended") }

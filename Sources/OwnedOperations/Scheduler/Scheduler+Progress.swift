@@ -1,47 +1,56 @@
 import Foundation
+import Synchronization
 
-/// What the queue's `Progress` is told. It may have observers, and what they run is the user's: so it is told when the lock is free.
+/// What the queue's `Progress` is told. Whether a unit counts is decided under the lock, by the `totalUnitCount` of the moment in which the
+/// work is over.
 ///
-/// - Whether a unit counts is decided here, by the `totalUnitCount` of the moment in which the work is over.
-/// - One thread tells it at a time (`isReporting`), and goes on until nothing is left to tell.
-/// - Waits that are over meanwhile end when what came before has been told, and no barrier begins: they find it in the progress.
+/// - On Linux, where nothing observes a `Progress`, it is told there and then: that calls nobody.
+/// - Elsewhere its observers are the user's, and may block, or use the queue. So it is told in the background, and nothing waits for that.
 extension Scheduler {
-  struct Report: Sendable {
-    fileprivate let progress: Progress
-    fileprivate let units: Int
-
-    /// Outside of the lock.
-    func tell() { progress.completedUnitCount += Int64(units) }
-  }
-
   /// Work has run and is over.
   mutating func noteProgress(_ count: Int) {
-    guard let progress, count > 0, progress.totalUnitCount > 0 else { return }
-    dueProgress += count
+    guard let progress, count > 0, progress.foundationProgress.totalUnitCount > 0 else { return }
+    if tellsProgressLater {
+      progress.add(count)
+      isProgressDue = true
+    } else {
+      progress.foundationProgress.completedUnitCount += Int64(count)
+    }
   }
 
-  /// Whether something is to be told, and nobody does.
-  var hasReport: Bool { dueProgress != 0 && !isReporting }
+  /// What is to be told something when the lock is free.
+  mutating func takeDueProgress() -> QueueProgress? {
+    guard isProgressDue else { return nil }
+    isProgressDue = false
+    return progress
+  }
+}
 
-  /// Whether all that is over has been told.
-  var isProgressKnown: Bool { dueProgress == 0 && !isReporting }
+/// A `Progress`, and the count that it is to have.
+final class QueueProgress: Sendable {
+  let foundationProgress: Progress
+  private let completed: Atomic<Int>
+  private let isOnItsWay = Atomic(false)
 
-  /// What the caller is to tell, and then to call `goOnReporting`; nil if there is nothing, or another thread is at it.
-  mutating func beginReport() -> Report? { isReporting ? nil : nextReport() }
-
-  /// What the caller has had to tell is told.
-  /// - Returns: what is next; and, if there is something, those whose wait was over before.
-  mutating func goOnReporting() -> (Report?, [Waiter]) {
-    isReporting = false
-    let waiters = hasDueWaiters ? takeDueWaiters() : []
-    return (nextReport(), waiters)
+  init(_ progress: Progress) {
+    foundationProgress = progress
+    completed = Atomic(Int(progress.completedUnitCount))
   }
 
-  private mutating func nextReport() -> Report? {
-    guard dueProgress != 0, let progress else { return nil }
-    let units = dueProgress
-    dueProgress = 0
-    isReporting = true
-    return Report(progress: progress, units: units)
+  /// Under the queue's lock.
+  func add(_ count: Int) { completed.add(count, ordering: .releasing) }
+
+  /// Whether the caller is to have `tell` called: nobody has who has not begun.
+  func claimTelling() -> Bool { !isOnItsWay.exchange(true, ordering: .acquiringAndReleasing) }
+
+  /// Without a lock, and on several threads at once if an observer blocks. Whoever has told an old count looks again after that, so the
+  /// last that is told is the newest.
+  func tell() {
+    isOnItsWay.store(false, ordering: .sequentiallyConsistent)
+    var told: Int
+    repeat {
+      told = completed.load(ordering: .sequentiallyConsistent)
+      foundationProgress.completedUnitCount = Int64(told)
+    } while completed.load(ordering: .sequentiallyConsistent) != told
   }
 }

@@ -72,6 +72,7 @@ extension Scheduler {
 
   /// - Returns: nil if there is work, which may count on the former one: then nothing has been set.
   mutating func setUnderlyingQueue(_ new: DispatchQueue?) -> Replaced? {
+    if !Mutation.settingForgetsWhatIsOver.isOn { settleAll() }  // who has waited for a graph's run has not waited for that
     guard unfinished == 0 else { return nil }
     var replaced = discardFormerWorkers()
     replaced.underlyingQueue = underlyingQueue

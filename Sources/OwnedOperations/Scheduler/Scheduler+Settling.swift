@@ -124,5 +124,5 @@ extension Scheduler {
   }
 
   /// Whether something is to be released after unlocking, or the progress to be told, which may run code of the user's.
-  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.ownerQueues.isEmpty || hasReport }
+  var hasReleases: Bool { !deferredReleases.isEmpty || !departures.ownerQueues.isEmpty || isProgressDue }
 }

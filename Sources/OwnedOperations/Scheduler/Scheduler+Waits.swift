@@ -1,7 +1,7 @@
 /// Those who wait for work of the queue, or of one owner in it. They themselves are in `WaitList`.
 extension Scheduler {
   /// Whether it is worth looking for those whose wait is over.
-  var hasDueWaiters: Bool { waits.isEmpty || isReporting ? false : waits.hasDue(unfinished: unfinished) }
+  var hasDueWaiters: Bool { waits.isEmpty ? false : waits.hasDue(unfinished: unfinished) }
 
   /// Those whose wait is over, to be resumed after unlocking.
   mutating func takeDueWaiters() -> [Waiter] { waits.takeDue(unfinished: unfinished) }

@@ -113,10 +113,10 @@ struct Scheduler: ~Copyable {
   var ownerLimitAsSet = OperationQueue.defaultMaxConcurrentOperationCount
   var name: String
   var qualityOfService: QualityOfService
-  var progress: Progress?
-  /// Units that it is still to be told of, and whether somebody does; see `Scheduler+Progress`.
-  var dueProgress = 0
-  var isReporting = false
+  var progress: QueueProgress?
+  /// See `Scheduler+Progress`.
+  var tellsProgressLater = Platform.hasKeyValueObserving
+  var isProgressDue = false
   var underlyingQueue: DispatchQueue?
   /// The queue, weakly: owner queues, which may outlive it, tell it of ends.
   var listener: (any OwnerEndListener & WorkerMaker)?
@@ -164,9 +164,7 @@ struct Scheduler: ~Copyable {
   }
 
   var isBarrierDue: Bool {
-    guard !isBarrierRunning, firstPhase.with({ $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) })
-    else { return false }
-    return isProgressKnown
+    !isBarrierRunning && firstPhase.with({ $0.isClosed && ($0.unfinished == 0 && $0.executing == 0 || Mutation.barrierOvertakes.isOn) })
   }
 
   // MARK: Adding

@@ -28,6 +28,9 @@
     /// Where the runtime runs tasks. The cooperative pool has a thread for each processor, and no more when one blocks.
     static var runsTasksWhereThreadsMayBlock: Bool { false }
 
+    /// Whether code of the user's may run when a property of Foundation's is set.
+    static var hasKeyValueObserving: Bool { true }
+
     static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
     /// Of this thread. Not told here: there is no call that says how often a thread has waited.

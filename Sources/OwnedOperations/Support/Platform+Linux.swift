@@ -38,6 +38,9 @@
     /// Where the runtime runs tasks. Dispatch's default pool, which gets another thread when one blocks.
     static var runsTasksWhereThreadsMayBlock: Bool { true }
 
+    /// Whether code of the user's may run when a property of Foundation's is set.
+    static var hasKeyValueObserving: Bool { false }
+
     static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
     /// Of this thread; nil where that can't be told.

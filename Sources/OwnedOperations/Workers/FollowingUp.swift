@@ -22,24 +22,9 @@ extension OwnerQueueDepartures {
   }
 }
 
-extension QueueCore {
-  /// Tells the progress, whose observers are the user's; then those whose wait was over before. And so on, until nothing is left to tell.
-  func tell(_ report: Scheduler.Report, _ waiters: [Waiter]) {
-    var (next, waiters) = (Optional(report), waiters)
-    while let report = next {
-      report.tell()
-      for waiter in waiters { waiter.resume() }
-      (next, waiters) = mutate { scheduler, _ in scheduler.goOnReporting() }
-    }
-    for waiter in waiters { waiter.resume() }
-  }
-
-  func tellInBackground(_ report: Scheduler.Report, _ waiters: [Waiter]) {
-    DeferredCalls.add { [reference] in
-      if reference?.whileThere({ $0.tell(report, waiters) }) != nil { return }
-      // The queue has gone.
-      report.tell()
-      for waiter in waiters { waiter.resume() }
-    }
+extension QueueProgress {
+  /// Soon, away from all threads that others depend on.
+  func tellInBackground() {
+    if claimTelling() { DeferredCalls.add { self.tell() } }
   }
 }

@@ -124,7 +124,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     var waiters: [Waiter] = []
     var deferredReleases: [TakenWork] = []
     var departed: [OwnerQueue] = []
-    var report: Scheduler.Report?
+    var progress: QueueProgress?
 
     init(admitted: [Waiter], worker: DueWorker) {
       self.admitted = admitted
@@ -154,7 +154,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     let admitted = scheduler.admitReturning()  // before a worker is looked for: they have their permits first
     let due = DueWork(admitted: admitted, worker: takeWorker(followUp))
     if scheduler.hasDueWaiters { due.waiters = scheduler.takeDueWaiters() }
-    due.report = scheduler.beginReport()
+    due.progress = scheduler.takeDueProgress()
     swap(&due.deferredReleases, &scheduler.deferredReleases)
     swap(&due.departed, &scheduler.departures.ownerQueues)
     updateHint()
@@ -173,7 +173,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     WorkerThreads.stopLooking()  // what is released is somebody's, and those who are woken may come back
     perform(due.worker)
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
-    if due.report == nil { for waiter in due.waiters { waiter.resume() } }
+    for waiter in due.waiters { waiter.resume() }
     for waiter in due.admitted { waiter.resume() }
     var departed: [OwnerQueue] = []
     swap(&departed, &due.departed)  // none of the references stays here: it could be the last
@@ -182,8 +182,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
       work.cancelPieces()
       work.release()
     }
-    guard let report = due.report else { return }
-    if followUp.reportsInBackground { tellInBackground(report, due.waiters) } else { tell(report, due.waiters) }
+    due.progress?.tellInBackground()
   }
 
   /// Under the lock, which the driver's may be taken under: whoever sees work in the queue finds the step that runs it, too. Threads may

@@ -15,9 +15,6 @@ extension QueueCore {
   }
 
   func lookAtWorkers() {
-    mutate { scheduler, followUp in
-      scheduler.lookAtWorkers()
-      followUp.reportsInBackground = true
-    }
+    mutate { scheduler, _ in scheduler.lookAtWorkers() }
   }
 }

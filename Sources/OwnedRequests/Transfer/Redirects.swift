@@ -18,10 +18,26 @@ struct Outgoing: Sendable {
 }
 
 /// What an address has called an answer: a tag, a date, or both. Another address may call something else the same.
-struct Validators: Hashable, Sendable {
+///
+/// An object, because tables keep the room of what once was in them, and most requests have none.
+final class Validators: Hashable, Sendable {
   let address: String
   let tag: String?
   let date: String?
+
+  init(address: String, tag: String?, date: String?) {
+    (self.address, self.tag, self.date) = (address, tag, date)
+  }
+
+  static func == (first: Validators, second: Validators) -> Bool {
+    (first.address, first.tag, first.date) == (second.address, second.tag, second.date)
+  }
+
+  func hash(into hasher: inout Hasher) {
+    hasher.combine(address)
+    hasher.combine(tag)
+    hasher.combine(date)
+  }
 
   /// Without the fragment, which no server sees.
   static func address(_ url: URL) -> String { String(url.absoluteString.prefix { $0 != "#" }) }

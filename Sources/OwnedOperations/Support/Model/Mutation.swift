@@ -133,6 +133,8 @@ enum Mutation: String, CaseIterable {
   // Settings of a queue: QueueSettingModelTests
   /// A worker that was made for other settings goes on taking work.
   case formerWorkersGoOn  // whatIsAddedAfterTheUnderlyingQueueWasSetRunsThere
+  /// A setting that needs an empty queue doesn't look what is over and not counted.
+  case settingForgetsWhatIsOver  // theQueueOfARunThatIsOverGetsAnotherUnderlyingQueue
   /// What a worker has in hand stays with it, whatever is cancelled, suspended or limited.
   case workInHandStays  // aBatchInHandIsCancelled
   /// What several workers give back comes in the order in which they took it, each before the one that took earlier.
