@@ -1,0 +1,31 @@
+import Foundation
+import Synchronization
+
+/// A `Progress`, and the count that it is to have.
+final class QueueProgress: Sendable {
+  let foundationProgress: Progress
+  private let completed: Atomic<Int>
+  private let isOnItsWay = Atomic(false)
+
+  init(_ progress: Progress) {
+    foundationProgress = progress
+    completed = Atomic(Int(progress.completedUnitCount))
+  }
+
+  /// Under the queue's lock.
+  func add(_ count: Int) { completed.add(count, ordering: .releasing) }
+
+  /// Whether the caller is to have `tell` called: nobody has who has not begun.
+  func claimTelling() -> Bool { !isOnItsWay.exchange(true, ordering: .acquiringAndReleasing) }
+
+  /// Without a lock, and on several threads at once if an observer blocks. Whoever has told an old count looks again after that, so the
+  /// last that is told is the newest.
+  func tell() {
+    isOnItsWay.store(false, ordering: .sequentiallyConsistent)
+    var told: Int
+    repeat {
+      told = completed.load(ordering: .sequentiallyConsistent)
+      foundationProgress.completedUnitCount = Int64(told)
+    } while completed.load(ordering: .sequentiallyConsistent) != told
+  }
+}
