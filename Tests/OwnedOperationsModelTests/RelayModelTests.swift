@@ -94,6 +94,31 @@ import Testing
     }
   }
 
+  /// Two units are over, and each has the progress told unless that is on its way. Observers may hold up either.
+  @Test func aProgressIsToldTheNewestCount() {
+    ModelExplorer("progress: add, tell | add, tell").expectNothing(preemptions: 3) { run in
+      let progress = QueueProgress(SlowProgress())
+      @Sendable func addOne() {
+        progress.add(1)
+        if progress.claimTelling() { progress.tell() }
+      }
+      run.concurrently(("one", addOne), ("other", addOne))
+      let told = progress.foundationProgress.completedUnitCount
+      run.expect(told == 2, "it was told \(told) of two")
+    }
+  }
+
+  /// Another thread may come before it is set.
+  private final class SlowProgress: Progress, @unchecked Sendable {  // as its base, with constants
+    private let looks = Atomic<Int>(0)
+
+    init() { super.init(parent: nil, userInfo: nil) }
+
+    override var completedUnitCount: Int64 {
+      willSet { _ = looks.load(ordering: .relaxed) }
+    }
+  }
+
   /// The first step waits for the second, which only another thread can take.
   @Test func aStepThatWaitsHoldsUpNobody() {
     Self.explore("add one that waits | add what it waits for") { run in

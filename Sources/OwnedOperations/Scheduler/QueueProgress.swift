@@ -21,11 +21,12 @@ final class QueueProgress: Sendable {
   /// Without a lock, and on several threads at once if an observer blocks. Whoever has told an old count looks again after that, so the
   /// last that is told is the newest.
   func tell() {
-    isOnItsWay.store(false, ordering: .sequentiallyConsistent)
+    // An exchange, to see what was added by those who have found this on its way.
+    _ = isOnItsWay.exchange(false, ordering: .acquiringAndReleasing)
     var told: Int
     repeat {
-      told = completed.load(ordering: .sequentiallyConsistent)
+      told = completed.load(ordering: .acquiring)
       foundationProgress.completedUnitCount = Int64(told)
-    } while completed.load(ordering: .sequentiallyConsistent) != told
+    } while completed.load(ordering: .acquiring) != told && !Mutation.oldCountIsToldLast.isOn
   }
 }

@@ -67,6 +67,8 @@ enum Mutation: String, CaseIterable {
   case nobodyTakesOver
   /// The timer of what is released without haste says that it isn't set any more when it has taken what there was.
   case gathererForgetsItsTimer
+  /// Who has told a progress an old count doesn't look again.
+  case oldCountIsToldLast
 
   // Owners that only their bodies hold, and blocks of dispatch queues: HoldModelTests
   /// A block that has been claimed runs without a look at the lifetime.
