@@ -1,8 +1,9 @@
 /// Threads that are nobody's but ours. GCD's can all be blocked by others, and then nothing that needs one of them goes on.
 ///
 /// - A thread that has run its body parks. At most `most` are parked; one more ends.
-/// - A thread's `body` is written and read under the lock: by whoever takes the thread out of the list and then signals it, and by the
+/// - A thread's `work` is written and read under the lock: by whoever takes the thread out of the list and then signals it, and by the
 ///   thread when it wakes.
+/// - A parked thread keeps nothing of what it has run.
 enum SpareThreads {
   #if OWNED_OPERATIONS_MODEL
     private static let most = 0
@@ -10,11 +11,16 @@ enum SpareThreads {
     private static let most = 6
   #endif
 
+  /// A function by itself would be wrapped twice, in memory of its own, on its way through the lock.
+  private struct Work: Sendable {
+    let run: @Sendable () -> Void
+  }
+
   private final class Parked: @unchecked Sendable {  // see the rules above
     let semaphore = Semaphore()
-    var body: (@Sendable () -> Void)?
+    var work: Work?
 
-    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    init(_ work: Work) { self.work = work }
   }
 
   private static let parked = Locked<[Parked]>([])
@@ -24,7 +30,7 @@ enum SpareThreads {
   static func run(_ body: @escaping @Sendable () -> Void) {
     let thread = parked.withLock { parked -> Parked? in
       guard let thread = parked.popLast() else { return nil }
-      thread.body = body
+      thread.work = Work(run: body)
       return thread
     }
     if let thread {
@@ -35,13 +41,12 @@ enum SpareThreads {
   }
 
   private static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
-    let thread = Parked(body)
+    let thread = Parked(Work(run: body))
     return ThreadStart.onNewThread { main(thread) }
   }
 
   private static func main(_ thread: Parked) {
-    while let body = parked.withLock({ _ in thread.body.take() }) {
-      body()
+    while runWork(of: thread) {
       let parks = parked.withLock { parked in
         guard parked.count < most else { return false }
         parked.append(thread)
@@ -50,5 +55,13 @@ enum SpareThreads {
       guard parks else { break }
       thread.semaphore.wait()
     }
+  }
+
+  /// A function of its own: what has run is gone before the thread parks.
+  @inline(never)
+  private static func runWork(of thread: Parked) -> Bool {
+    guard let work = parked.withLock({ _ in thread.work.take() }) else { return false }
+    work.run()
+    return true
   }
 }
