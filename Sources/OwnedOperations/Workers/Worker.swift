@@ -22,42 +22,40 @@ final class Worker: DueWorker {
   private let clock = ThreadClock()
 
   // Of the draining thread.
-  private(set) var lastBatchWasSmall = false
+  var lastBatchWasSmall = false
   var gathering = Gathering()
   /// A job of the batch has added work to the same queue.
-  private(set) var hasFedQueue = false
+  var hasFedQueue = false
   /// In a wait of ours, which is counted otherwise, since the batch began.
-  private var hasWaited = false
+  var hasWaited = false
   /// When the last batch ended, if the worker has not waited since: the next one starts then.
-  private var lastEnd: UInt64?
+  var lastEnd: UInt64?
   var isInItem = false
-  private var isItemOver = false
+  var isItemOver = false
   /// The item's, which keeps it.
   @Uncounted private var currentOperation: OwnedOperation? {  // not counted: that is in a cache line that others want
     didSet { currentAddress.store(currentOperation.map { UInt(bitPattern: Borrowed($0).address) } ?? 0, ordering: .releasing) }
   }
   /// The address of `currentOperation`, for other threads; see `isInside(_:)`.
   private let currentAddress = Atomic<UInt>(0)
-  private var currentIndex = 0
-  private(set) var batchStart: UInt64 = 0
+  var currentIndex = 0
+  var batchStart: UInt64 = 0
   /// How many graph nodes to run before the next look at the clock.
   var chainStep: UInt32 = 1
   private(set) var hasBlockedInChain = false
   /// Whether this thread is inside of a job's body, whose nested work may be kept.
   var isInJob = false
   /// How many nested jobs to run before the batch is settled.
-  private(set) var nestedSize = 16
+  var nestedSize = 16
   @Uncounted private var currentRun: AnyObject?  // the item that began the chain keeps it
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.
-  private let ownerFrame = UnsafeMutablePointer<OwnerBodyFrame>.allocate(capacity: 1)
+  let ownerFrame = UnsafeMutablePointer<OwnerBodyFrame>.allocate(capacity: 1)
   private var nodeOwner = NodeOwner()
 
   var core: QueueCore { borrowedCore.object }
   /// The dispatch queue is somebody else's, who wants to use it, too.
   var isGuest: Bool { threads == nil }
-  /// How long to drain a queue that is somebody else's before letting others have a turn, in nanoseconds.
-  static let guestTime: UInt64 = 1_000_000
 
   init(_ core: QueueCore, generation: Int, qualityOfService: QualityOfService, underlyingQueue: DispatchQueue?) {
     borrowedCore = Borrowed(core)
@@ -116,122 +114,6 @@ final class Worker: DueWorker {
     }
   }
 
-  // MARK: Running
-
-  private static let batchTime: UInt64 = 50_000
-  private static let mostNested = 1024
-
-  /// Whether items are so quick that taking the lock for each would take a good part of the time.
-  var profitsFromSeveral: Bool { !takesOne && (lastItemTime ?? 0) < Self.quickItemTime }
-
-  private static let quickItemTime: UInt64 = 500
-
-  /// Whether the next items are worth the two system calls: if the last took so long that these are 1 % of them.
-  private var measuresUse: Bool { (lastItemTime ?? 0) >= Self.leastMeasuredTime && core.driver == nil }
-
-  private static let leastMeasuredTime: UInt64 = 50_000
-
-  /// Runs what has been taken, until it is done or the queue wants this worker's attention.
-  func run() {
-    if let barrier {
-      self.barrier = nil
-      lastEnd = nil
-      isInItem = true
-      barrier()
-      isInItem = false
-      DeferredReleases.add(consume barrier)  // the barrier is over when this returns, whatever its captures do
-      return
-    }
-    hasFedQueue = false
-    let level = batch.level
-    let usage = measuresUse ? Platform.threadUsage : nil
-    hasWaited = false
-    lastItemTime = nil
-    // Measured from here on, and not from the end of the last batch: a wait for the queue's lock is no part of a body.
-    let start = usage == nil ? lastEnd ?? Uptime.now : Uptime.now
-    lastEnd = nil
-    batchStart = start
-    var count: UInt64 = 0
-    var held = HeldOwner(ownerFrame)
-    while true {
-      endLate()
-      // The deinit of the last owner is no body: it must not run with a work item in hand.
-      if held.isHolding { held.letGo(unlessFor: batch.nextLifetime ?? nextNestedLifetime) }
-      guard let (index, work, flow) = batch.begin() else {
-        if count > 0, !batch.nested.isEmpty { count += runNested(level, &held) }
-        break
-      }
-      let ownerQueue = flow.with { $0.unretainedOwnerQueue }
-      ownerQueue.with { ownerQueue in execute(work, at: index, ownerQueue, &held) }
-      count += 1
-      if hint.wantsAttention(at: level) { break }
-    }
-    endLate()
-    held.letGo()
-    lastBatchWasSmall = count < 8
-    guard count > 0 else { return }
-    gathering.note(Int(count))
-    batchesWithoutAddition = hasFedQueue ? 0 : batchesWithoutAddition + 1
-    let end = Uptime.now
-    lastEnd = end
-    let each = (end - start) / count
-    lastItemTime = each
-    if let usage, !hasWaited { lastUse = Platform.threadUsage?.use(since: usage, in: end - start) }
-    batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
-    nestedSize = max(1, min(Self.mostNested, nestedSize * 2, Int(Self.batchTime / max(1, each))))
-  }
-
-  /// Runs one item. The item is over before what it captured is released, which is when this returns: a deinit of the user's is no
-  /// body, and may wait for the queue.
-  @inline(__always)  // for each job
-  private func execute(_ work: consuming WorkItem, at index: Int, _ ownerQueue: OwnerQueue, _ held: inout HeldOwner) {
-    currentOwnerQueue = ownerQueue
-    isInItem = true
-    isItemOver = false
-    defer { currentOwnerQueue = nil }
-    switch consume work {
-    case .ownerBlock(let body):
-      switch held.answer(for: ownerQueue) {
-      case .begins(let owner):
-        beginJob()
-        owner.with { body($0) }
-        end(index, .succeeded)
-      case .heldBack(let hold):
-        holdBack(.ownerBlock(body), at: index, until: hold)
-        held.letGo()
-      case .gone: end(index, .skipped)
-      }
-    case .record(let record, let piece):
-      held.letGoInBackground()
-      if record.account.countsItself { batch.setCountsItself(at: index) }
-      record.begin(piece, at: index, on: self)
-    case let work:
-      held.letGoInBackground()
-      execute(work, at: index, ownerQueue)
-    }
-  }
-
-  private func execute(_ work: WorkItem, at index: Int, _ ownerQueue: OwnerQueue) {
-    switch work {
-    case .ownerBlock, .record: end(index, .skipped)  // see above
-    case .block(let body):
-      guard ownerQueue.mayStart else { return end(index, .skipped) }
-      beginJob()
-      body()
-      if Mutation.capturesGoInTheBody.isOn { currentIndex = index } else { end(index, .succeeded) }
-    case .leavingBlock(let body):
-      guard ownerQueue.mayStart else { return end(index, .skipped) }
-      beginJob()
-      let remains = body()
-      end(index, .succeeded)
-      withExtendedLifetime(remains) {}
-    case .taskStep(let job):
-      batch.setBegun()
-      if let executor = core.host { job.runSynchronously(on: executor.asUnownedTaskExecutor()) }
-      end(index, .succeeded)
-    }
-  }
-
   // MARK: What a record has to say when it begins
 
   /// The worker that has begun a record's item, as what it is: no other class begins any.
@@ -264,7 +146,7 @@ final class Worker: DueWorker {
   }
 
   /// Only for `Mutation.capturesGoInTheBody`: what the item captured has gone.
-  private func endLate() {
+  func endLate() {
     if Mutation.capturesGoInTheBody.isOn, isInItem { end(currentIndex, .succeeded) }
   }
 

@@ -1,8 +1,17 @@
-/// A worker's way from its call until it leaves: run what it was given, settle, look, take, run, and so on. What it has run is counted, and
-/// what it does next decided, in one hold of the lock (`Scheduler.nextStep`).
+import Foundation
+
+/// A worker's way from its call until it leaves, step by step:
 ///
-/// It leaves last of all. Once it has left, it is the next to be sent for, and what it still did would hold up what comes then.
+/// 1. *Run* (`run`) what the worker was given, item after item (`execute`), and then what these have added and it has kept (`runNested`).
+/// 2. *Look* without the lock for work to come, after a batch that was small (`spin`).
+/// 3. *Settle* what has run and *take* what is next, in one hold of the lock (`Scheduler.nextStep`). Go on at 1.
+/// 4. *Leave* when there is nothing, last of all. Once the worker has left, it is the next to be sent for, and what it still did would
+///    hold up what comes then. Its thread looks for other queues' workers, and then parks (`WorkerThreads`).
+///
+/// Where a driver has the thread, steps 1 and 3 are single calls (`Worker+Driven`).
 extension Worker {
+  // MARK: From call to leave
+
   /// - Returns: whether the queue has no other worker now.
   func drain(_ core: QueueCore) -> Bool {
     beginDrain()
@@ -22,7 +31,7 @@ extension Worker {
     }
   }
 
-  /// Runs what the worker has been given.
+  /// Runs what the worker has been given, and looks for more.
   private func runOnce(_ hint: QueueHint) -> Scheduler.LastStep {
     let isBarrier = barrier != nil
     WorkerThreads.stopLooking()
@@ -30,6 +39,119 @@ extension Worker {
     if lastBatchWasSmall { spin(hint) }
     return isBarrier ? .barrier : .items
   }
+
+  // MARK: Running what was taken
+
+  /// Runs what has been taken, until it is done or the queue wants this worker's attention.
+  func run() {
+    if let barrier {
+      self.barrier = nil
+      return runBarrier(consume barrier)
+    }
+    hasFedQueue = false
+    let level = batch.level
+    let usage = measuresUse ? Platform.threadUsage : nil
+    hasWaited = false
+    lastItemTime = nil
+    // Measured from here on, and not from the end of the last batch: a wait for the queue's lock is no part of a body.
+    let start = usage == nil ? lastEnd ?? Uptime.now : Uptime.now
+    lastEnd = nil
+    batchStart = start
+    var count: UInt64 = 0
+    var held = HeldOwner(ownerFrame)
+    while true {
+      endLate()
+      // The deinit of the last owner is no body: it must not run with a work item in hand.
+      if held.isHolding { held.letGo(unlessFor: batch.nextLifetime ?? nextNestedLifetime) }
+      guard let (index, work, flow) = batch.begin() else {
+        if count > 0, !batch.nested.isEmpty { count += runNested(level, &held) }
+        break
+      }
+      let ownerQueue = flow.with { $0.unretainedOwnerQueue }
+      ownerQueue.with { ownerQueue in execute(work, at: index, ownerQueue, &held) }
+      count += 1
+      if hint.wantsAttention(at: level) { break }
+    }
+    endLate()
+    held.letGo()
+    lastBatchWasSmall = count < 8
+    guard count > 0 else { return }
+    noteBatch(of: count, since: start, usage)
+  }
+
+  private func runBarrier(_ barrier: consuming @escaping @Sendable () -> Void) {
+    lastEnd = nil
+    isInItem = true
+    barrier()
+    isInItem = false
+    DeferredReleases.add(consume barrier)  // the barrier is over when this returns, whatever its captures do
+  }
+
+  /// What the next batch goes by: how large it is, and whether it is measured.
+  private func noteBatch(of count: UInt64, since start: UInt64, _ usage: ThreadUsage?) {
+    gathering.note(Int(count))
+    batchesWithoutAddition = hasFedQueue ? 0 : batchesWithoutAddition + 1
+    let end = Uptime.now
+    lastEnd = end
+    let each = (end - start) / count
+    lastItemTime = each
+    if let usage, !hasWaited { lastUse = Platform.threadUsage?.use(since: usage, in: end - start) }
+    batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
+    nestedSize = max(1, min(Self.mostNested, nestedSize * 2, Int(Self.batchTime / max(1, each))))
+  }
+
+  /// Runs one item. The item is over before what it captured is released, which is when this returns: a deinit of the user's is no
+  /// body, and may wait for the queue.
+  @inline(__always)  // for each job
+  private func execute(_ work: consuming WorkItem, at index: Int, _ ownerQueue: OwnerQueue, _ held: inout HeldOwner) {
+    currentOwnerQueue = ownerQueue
+    isInItem = true
+    isItemOver = false
+    defer { currentOwnerQueue = nil }
+    switch consume work {
+    case .ownerBlock(let body):
+      switch held.answer(for: ownerQueue) {
+      case .begins(let owner):
+        beginJob()
+        owner.with { body($0) }
+        end(index, .succeeded)
+      case .heldBack(let hold):
+        holdBack(.ownerBlock(body), at: index, until: hold)
+        held.letGo()
+      case .gone: end(index, .skipped)
+      }
+    case .record(let record, let piece):
+      held.letGoInBackground()
+      if record.account.countsItself { batch.setCountsItself(at: index) }
+      record.begin(piece, at: index, on: self)
+    case let work:
+      held.letGoInBackground()
+      execute(work, at: index, ownerQueue)
+    }
+  }
+
+  private func execute(_ work: WorkItem, at index: Int, _ ownerQueue: OwnerQueue) {
+    switch work {
+    case .ownerBlock, .record: end(index, .skipped)  // see above
+    case .block(let body):
+      guard ownerQueue.mayStart else { return end(index, .skipped) }
+      beginJob()
+      body()
+      if Mutation.capturesGoInTheBody.isOn { currentIndex = index } else { end(index, .succeeded) }
+    case .leavingBlock(let body):
+      guard ownerQueue.mayStart else { return end(index, .skipped) }
+      beginJob()
+      let remains = body()
+      end(index, .succeeded)
+      withExtendedLifetime(remains) {}
+    case .taskStep(let job):
+      batch.setBegun()
+      if let executor = core.host { job.runSynchronously(on: executor.asUnownedTaskExecutor()) }
+      end(index, .succeeded)
+    }
+  }
+
+  // MARK: Looking for more
 
   /// A worker that keeps up with those who add work finds a work item or two each time it looks. It would spend its time, and theirs, on
   /// the lock, and on leaving and being sent for.
@@ -52,7 +174,25 @@ extension Worker {
     }
   }
 
+  // MARK: Times, in nanoseconds, and numbers
+
+  /// How long to drain a queue that is somebody else's before letting others have a turn.
+  private static let guestTime: UInt64 = 1_000_000
+  /// How long a batch should take.
+  private static let batchTime: UInt64 = 50_000
+  /// Items that take less are so quick that taking the lock for each would take a good part of the time.
+  private static let quickItemTime: UInt64 = 500
+  /// Items that take as much are worth the two system calls that tell what a batch has used: 1 % of the item.
+  private static let leastMeasuredTime: UInt64 = 50_000
+
+  private static let mostNested = 1024
   private static let spinPause = 10
   private static let spinLooks = 20
   private static let gatheringLooks = 10
+
+  /// Whether it is worth while to wait for several.
+  private var profitsFromSeveral: Bool { !takesOne && (lastItemTime ?? 0) < Self.quickItemTime }
+
+  /// Whether what the next items use is to be measured, as far as the last ones tell.
+  private var measuresUse: Bool { (lastItemTime ?? 0) >= Self.leastMeasuredTime && core.driver == nil }
 }
