@@ -22,9 +22,9 @@ let package = Package(
       .library(name: "OwnedOperationsTesting", targets: ["OwnedOperationsTesting"]),
     ] + (isLibrariesOnly ? [] : [.executable(name: "ownedops", targets: ["ownedops"])]),
   targets: [
-    .target(name: "CDeinitHook"),
+    .target(name: "COwnedOperations"),
     .target(
-      name: "OwnedOperations", dependencies: ["CDeinitHook"],
+      name: "OwnedOperations", dependencies: ["COwnedOperations"],
       swiftSettings: isModel ? [.define("OWNED_OPERATIONS_MODEL")] : []),
   ]
     + (isModel
@@ -42,7 +42,7 @@ let package = Package(
         .testTarget(name: "OwnedOperationsModelTests", dependencies: ["OwnedOperations", "OwnedRequests"]),
       ]
       : [
-        .target(name: "OwnedRequests", dependencies: ["OwnedOperations", "CDeinitHook"]),
+        .target(name: "OwnedRequests", dependencies: ["OwnedOperations", "COwnedOperations"]),
         .target(name: "OwnedOperationsTesting", dependencies: ["OwnedOperations"]),
         .target(name: "CFoundationLocks", path: "Tests/CFoundationLocks"),
         .testTarget(name: "OwnedOperationsTests", dependencies: ["OwnedOperations", "CFoundationLocks"]),

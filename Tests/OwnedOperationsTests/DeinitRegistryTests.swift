@@ -4,7 +4,7 @@ import Testing
 @testable import OwnedOperations
 
 #if !canImport(ObjectiveC)
-  import CDeinitHook
+  import COwnedOperations
 #endif
 
 private final class Attached: DeinitAttachment {
@@ -220,11 +220,11 @@ private final class Plain: Sendable {}
       var wasHooked = false
       let passes = DeinitSelfCheck.passes {
         canary = $0
-        wasHooked = cdh_is_class_hooked(Unmanaged.passUnretained($0).toOpaque())
+        wasHooked = coo_is_class_hooked(Unmanaged.passUnretained($0).toOpaque())
       }
       #expect(!passes && wasHooked)
       let remains = ObjectLiveness(canary!)
-      #expect(!cdh_is_class_hooked(Unmanaged.passUnretained(canary!).toOpaque()))
+      #expect(!coo_is_class_hooked(Unmanaged.passUnretained(canary!).toOpaque()))
       canary = nil  // dies by its own destroyer
       #expect(!remains.isAlive)
     }
@@ -236,10 +236,10 @@ private final class Plain: Sendable {}
       let pointer = Unmanaged.passUnretained(object!).toOpaque()
       for _ in 0..<3 {
         let hook = onDeinit(of: object!) { _, _ in runs.add() }
-        #expect(cdh_is_class_hooked(pointer))
+        #expect(coo_is_class_hooked(pointer))
         hook.cancel()
-        cdh_unhook_class_of(pointer)
-        #expect(!cdh_is_class_hooked(pointer))
+        coo_unhook_class_of(pointer)
+        #expect(!coo_is_class_hooked(pointer))
       }
       onDeinit(of: object!) { _, _ in runs.add() }
       object = nil
@@ -272,14 +272,14 @@ private final class Plain: Sendable {}
     @Test func tryRetainRefusesTheDying() {
       let results = Guarded<[Bool]>([])
       func tries(_ pointer: UnsafeMutableRawPointer) {
-        let retained = cdh_try_retain(pointer)
+        let retained = coo_try_retain(pointer)
         if let retained { Unmanaged<AnyObject>.fromOpaque(retained).release() }
         results.withLock { $0.append(retained != nil) }
       }
       var object: HookedBase? = HookedBase(EventLog())
       tries(Unmanaged.passUnretained(object!).toOpaque())
       onDeinit(of: object!) { dying, _ in
-        let retained = cdh_try_retain(dying.toOpaque())
+        let retained = coo_try_retain(dying.toOpaque())
         results.withLock { $0.append(retained != nil) }
       }
       object = nil

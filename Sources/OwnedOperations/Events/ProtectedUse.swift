@@ -1,4 +1,4 @@
-import CDeinitHook
+import COwnedOperations
 
 /// Knows which `Protected` objects this thread is inside of: a stack for each thread, in its own storage. Entries are pushed before the
 /// object is waited for, and popped after it was left.
@@ -6,28 +6,28 @@ enum ProtectedUse {
   /// Before the object's lock is taken.
   static func enter(_ object: AnyObject, by call: StaticString, _ file: StaticString, _ line: UInt) {
     let address = UnsafeRawPointer(Borrowed(object).address)
-    if cdh_count_of_uses() > 0 { checkNesting(address, object, call, file, line) }
-    cdh_push_use(cdh_use(object: address, call: text(call), file: text(file), line: line))
+    if coo_count_of_uses() > 0 { checkNesting(address, object, call, file, line) }
+    coo_push_use(coo_use(object: address, call: text(call), file: text(file), line: line))
   }
 
   /// After the object's lock was left.
-  static func leave() { cdh_pop_use() }
+  static func leave() { coo_pop_use() }
 
   @inline(never)
   private static func checkNesting(
     _ address: UnsafeRawPointer, _ object: AnyObject, _ call: StaticString, _ file: StaticString, _ line: UInt
   ) {
-    let found = cdh_find_use(address)
+    let found = coo_find_use(address)
     if found >= 0 {
-      let outer = cdh_use_at(found)
+      let outer = coo_use_at(found)
       preconditionFailure(
         "\(type(of: object)).\(call) at \(file):\(line) is inside the body of \(name(outer.call)) "
           + "at \(name(outer.file)):\(outer.line), and would wait for it; "
           + "do both in one withState, or call it when that body has returned")
     }
     precondition(
-      cdh_count_of_uses() < CDH_MOST_USES,
-      "\(type(of: object)).\(call) at \(file):\(line) is inside bodies of \(CDH_MOST_USES) others; nest them less deeply")
+      coo_count_of_uses() < COO_MOST_USES,
+      "\(type(of: object)).\(call) at \(file):\(line) is inside bodies of \(COO_MOST_USES) others; nest them less deeply")
   }
 
   private static func text(_ string: StaticString) -> UnsafePointer<CChar>? {

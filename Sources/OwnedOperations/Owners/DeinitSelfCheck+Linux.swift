@@ -1,5 +1,5 @@
 #if !canImport(ObjectiveC)
-  import CDeinitHook
+  import COwnedOperations
   import Synchronization
 
   /// Proves on a class of our own that objects are laid out as the metadata route believes, before it is tried on anybody else's.
@@ -32,15 +32,15 @@
       let canary = makeCanary(journal)
       let remains = ObjectLiveness(canary.borrowed.object)
       let pointer = canary.address
-      let hooked = cdh_destroyer_is_code(pointer) && cdh_hook_class_of(pointer) { DeinitSelfCheck.hookRan($0) }
+      let hooked = coo_destroyer_is_code(pointer) && coo_hook_class_of(pointer) { DeinitSelfCheck.hookRan($0) }
       if hooked { intervene?(canary.borrowed.object) }
       examined.store(UInt(bitPattern: pointer), ordering: .relaxed)
       canary.release()
       examined.store(0, ordering: .relaxed)
       let witness = makeCanary(Journal())
       defer { witness.release() }
-      cdh_unhook_class_of(witness.address)
-      return hooked && !cdh_is_class_hooked(witness.address) && journal.hookSaw.load(ordering: .relaxed) == UInt(bitPattern: pointer)
+      coo_unhook_class_of(witness.address)
+      return hooked && !coo_is_class_hooked(witness.address) && journal.hookSaw.load(ordering: .relaxed) == UInt(bitPattern: pointer)
         && journal.hookRanFirst.load(ordering: .relaxed) && journal.destroyerRan.load(ordering: .relaxed) && !remains.isAlive
     }
 

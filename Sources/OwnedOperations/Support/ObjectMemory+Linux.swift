@@ -1,5 +1,5 @@
 #if !canImport(ObjectiveC)
-  import CDeinitHook
+  import COwnedOperations
 
   /// What ``UnretainedReference`` is made of: an address.
   struct PlatformReference<Object: AnyObject> {
@@ -29,20 +29,20 @@
       if object.isDeinitialising {
         address = nil
       } else {
-        cdh_hold_memory(object.address)
+        coo_hold_memory(object.address)
         address = object.address
       }
     }
 
     deinit {
-      if let address { cdh_release_memory(address) }
+      if let address { coo_release_memory(address) }
     }
 
     /// Made of nothing, or of an object that was deinitialising.
     var isEmpty: Bool { address == nil }
 
     /// Whether the object's last reference has not gone.
-    var isAlive: Bool { address.map { !cdh_is_deinitialising($0) } ?? false }
+    var isAlive: Bool { address.map { !coo_is_deinitialising($0) } ?? false }
 
     @inline(__always)  // asked for each job that is added
     func refers(to other: AnyObject) -> Bool { address == Borrowed(other).address }
@@ -56,21 +56,21 @@
     /// Adds one reference and no more, not even for a moment; nil if the last one has gone.
     @inline(__always)  // asked for each job that is run
     func retain() -> Retained<AnyObject>? {
-      guard let address, cdh_try_retain(address) != nil else { return nil }
+      guard let address, coo_try_retain(address) != nil else { return nil }
       return Retained(address: address)
     }
   }
 
   extension Borrowed {
     /// Adds a reference, unless the last one has gone. The memory must still be there.
-    func retainUnlessReleased() -> Retained<Object>? { cdh_try_retain(address) == nil ? nil : Retained(address: address) }
+    func retainUnlessReleased() -> Retained<Object>? { coo_try_retain(address) == nil ? nil : Retained(address: address) }
 
     /// How many strong references there are. The memory must still be there; writes nothing.
     @inline(__always)  // asked for each job that is run
-    var referenceCount: Int { Int(cdh_reference_count(address)) }
+    var referenceCount: Int { Int(coo_reference_count(address)) }
 
     /// Whether the object's last strong reference has gone. The memory must still be there.
-    var isDeinitialising: Bool { cdh_is_deinitialising(address) }
+    var isDeinitialising: Bool { coo_is_deinitialising(address) }
   }
 
   /// Whether an object still lives, asked of a weak reference. For attachments that nobody will tell in time.

@@ -1,12 +1,12 @@
 #if !OWNED_OPERATIONS_MODEL
-  import CDeinitHook
+  import COwnedOperations
 
   /// Passing a little time without giving up the processor.
   enum Pause {
     /// Takes between ten and fifty nanoseconds a round on today's processors.
     @inline(__always)  // one instruction
     static func spin(_ rounds: Int) {
-      for _ in 0..<rounds { cdh_pause() }
+      for _ in 0..<rounds { coo_pause() }
     }
   }
 #endif

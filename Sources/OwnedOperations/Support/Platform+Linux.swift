@@ -4,7 +4,7 @@
   #elseif canImport(Musl)
     import Musl
   #endif
-  import CDeinitHook
+  import COwnedOperations
   import Dispatch
   import Synchronization
 
@@ -46,8 +46,8 @@
     /// Of this thread; nil where that can't be told.
     static var threadUsage: ThreadUsage? {
       #if os(Linux) && !OWNED_OPERATIONS_MODEL
-        var usage = cdh_usage()
-        guard cdh_thread_usage(&usage) else { return nil }
+        var usage = coo_usage()
+        guard coo_thread_usage(&usage) else { return nil }
         return ThreadUsage(
           processorTime: usage.processor_time, voluntarySwitches: usage.voluntary_switches, involuntarySwitches: usage.involuntary_switches)
       #else
@@ -65,20 +65,20 @@
   #if os(Linux) && !OWNED_OPERATIONS_MODEL
     /// Waits in time by the clock of `Uptime`. Dispatch's goes by the time of day here: set back by an hour, it would wait an hour longer.
     final class PlatformSemaphore: Sendable {
-      nonisolated(unsafe) private let semaphore: UnsafeMutablePointer<cdh_semaphore>  // its protocol is in the header
+      nonisolated(unsafe) private let semaphore: UnsafeMutablePointer<coo_semaphore>  // its protocol is in the header
 
       init(value: Int) {
         semaphore = .allocate(capacity: 1)
-        semaphore.initialize(to: cdh_semaphore(word: UInt64(value)))
+        semaphore.initialize(to: coo_semaphore(word: UInt64(value)))
       }
 
       deinit { semaphore.deallocate() }
 
-      func signal() { cdh_semaphore_signal(semaphore) }
-      func wait() { _ = cdh_semaphore_wait(semaphore, .max) }
+      func signal() { coo_semaphore_signal(semaphore) }
+      func wait() { _ = coo_semaphore_wait(semaphore, .max) }
       func wait(timeout: DispatchTime) -> DispatchTimeoutResult {
         // `distantFuture` is the maximum in both.
-        cdh_semaphore_wait(semaphore, timeout.uptimeNanoseconds) ? .success : .timedOut
+        coo_semaphore_wait(semaphore, timeout.uptimeNanoseconds) ? .success : .timedOut
       }
     }
   #else

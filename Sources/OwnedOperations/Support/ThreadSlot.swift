@@ -1,4 +1,4 @@
-import CDeinitHook
+import COwnedOperations
 
 /// What a thread is inside of: a pointer for each purpose, nil at first. Whoever sets one puts back what was there before when it is done.
 enum ThreadSlot: Int32 {
@@ -19,8 +19,8 @@ enum ThreadSlot: Int32 {
 
   @inline(__always)  // one load or store by way of the thread register
   var pointer: UnsafeMutableRawPointer? {
-    get { cdh_thread_slot(rawValue) }
-    nonmutating set { cdh_set_thread_slot(rawValue, newValue) }
+    get { coo_thread_slot(rawValue) }
+    nonmutating set { coo_set_thread_slot(rawValue, newValue) }
   }
 
   /// The object that was put there.

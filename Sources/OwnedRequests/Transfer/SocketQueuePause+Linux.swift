@@ -1,5 +1,5 @@
 #if canImport(FoundationNetworking)
-  import CDeinitHook
+  import COwnedOperations
 
   /// Has the queue on which a session works at its sockets pause, for as long as this lives. Nothing is read from them meanwhile, and the
   /// sessions of the process get their turn.
@@ -16,10 +16,10 @@
 
     /// Nil if this thread isn't at work for such a queue.
     init?() {
-      queue = cdh_pause_current_queue(Self.label)
+      queue = coo_pause_current_queue(Self.label)
       if queue == 0 { return nil }
     }
 
-    deinit { if queue != 0 { cdh_resume_queue(queue) } }
+    deinit { if queue != 0 { coo_resume_queue(queue) } }
   }
 #endif

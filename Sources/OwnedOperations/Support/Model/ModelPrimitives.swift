@@ -1,5 +1,5 @@
 #if OWNED_OPERATIONS_MODEL
-  import CDeinitHook
+  import COwnedOperations
   import Dispatch
   import Glibc
   import Synchronization

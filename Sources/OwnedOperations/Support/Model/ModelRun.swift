@@ -1,5 +1,5 @@
 #if OWNED_OPERATIONS_MODEL
-  import CDeinitHook
+  import COwnedOperations
   import Dispatch
   import Glibc
   import Synchronization
@@ -121,7 +121,7 @@
 
     /// The thread of a run that calls; nil outside of runs.
     static var thread: ModelThread? {
-      cdh_thread_slot(8).map { Unmanaged<ModelThread>.fromOpaque($0).takeUnretainedValue() }
+      coo_thread_slot(8).map { Unmanaged<ModelThread>.fromOpaque($0).takeUnretainedValue() }
     }
 
     /// - Parameter deadline: when it begins; nil if at once.
@@ -142,9 +142,9 @@
     private func launch(_ thread: ModelThread) {
       ModelThread.start {
         thread.baton.wait()
-        cdh_set_thread_slot(8, Unmanaged.passUnretained(thread).toOpaque())
+        coo_set_thread_slot(8, Unmanaged.passUnretained(thread).toOpaque())
         thread.runBody()
-        cdh_set_thread_slot(8, nil)
+        coo_set_thread_slot(8, nil)
         self.finish(thread)
       }
     }

@@ -2,32 +2,9 @@
 #define _GNU_SOURCE
 #endif
 
-#include "CDeinitHook.h"
-
-#include <stddef.h>
-
-_Thread_local void *cdh_thread_slots[9];
-_Thread_local int cdh_use_count;
-_Thread_local struct cdh_use cdh_uses[CDH_MOST_USES];
+#include "coo_deinit_hook.h"
 
 #if !defined(__APPLE__)
-
-// Exported by the Swift runtime (libswiftCore).
-extern _Bool swift_isDeallocating(void *object);
-extern void *swift_tryRetain(void *object);
-
-extern size_t swift_retainCount(void *object);
-
-size_t cdh_reference_count(void *object) { return swift_retainCount(object); }
-_Bool cdh_is_deinitialising(void *object) { return swift_isDeallocating(object); }
-void *cdh_try_retain(void *object) { return swift_tryRetain(object); }
-
-extern void *swift_unownedRetain(void *object);
-extern void swift_unownedRelease(void *object);
-
-void cdh_hold_memory(void *object) { swift_unownedRetain(object); }
-void cdh_release_memory(void *object) { swift_unownedRelease(object); }
-
 #if defined(__linux__)
 
 #include <link.h>
@@ -60,7 +37,7 @@ typedef __attribute__((swiftcall)) void (*destroyer)(__attribute__((swift_contex
 typedef struct {
   _Atomic(void *) metadata;
   _Atomic(destroyer) original;
-  _Atomic(cdh_callback) callback;
+  _Atomic(coo_callback) callback;
 } class_record;
 
 typedef struct class_table {
@@ -95,7 +72,7 @@ static class_record *find(void *metadata) {
   return record;
 }
 
-static void fill(class_record *record, void *metadata, destroyer original, cdh_callback callback) {
+static void fill(class_record *record, void *metadata, destroyer original, coo_callback callback) {
   atomic_store_explicit(&record->original, original, memory_order_relaxed);
   atomic_store_explicit(&record->callback, callback, memory_order_relaxed);
   atomic_store_explicit(&record->metadata, metadata, memory_order_release);
@@ -123,7 +100,7 @@ static _Bool make_room(void) {
 }
 
 /// Under `patching`.
-static class_record *record_class(void *metadata, destroyer original, cdh_callback callback) {
+static class_record *record_class(void *metadata, destroyer original, coo_callback callback) {
   class_record *known = find(metadata);
   if (known != NULL) {
     atomic_store_explicit(&known->original, original, memory_order_release);
@@ -223,7 +200,7 @@ static _Bool publish(void *metadata, destroyer replacement) {
 
 // Entry points -------------------------------------------------------------------------------------------------------
 
-_Bool cdh_hook_class_of(void *object, cdh_callback callback) {
+_Bool coo_hook_class_of(void *object, coo_callback callback) {
   void *metadata = metadata_of(object);
   _Atomic(destroyer) *word = destroyer_word(metadata);
   if (atomic_load_explicit(word, memory_order_acquire) == destroy_hooked) return 1;
@@ -235,7 +212,7 @@ _Bool cdh_hook_class_of(void *object, cdh_callback callback) {
   return hooked;
 }
 
-void cdh_unhook_class_of(void *object) {
+void coo_unhook_class_of(void *object) {
   void *metadata = metadata_of(object);
   pthread_mutex_lock(&patching);
   class_record *record = find(metadata);
@@ -245,28 +222,28 @@ void cdh_unhook_class_of(void *object) {
   pthread_mutex_unlock(&patching);
 }
 
-_Bool cdh_is_class_hooked(void *object) {
+_Bool coo_is_class_hooked(void *object) {
   return atomic_load_explicit(destroyer_word(metadata_of(object)), memory_order_acquire) == destroy_hooked;
 }
 
-_Bool cdh_destroyer_is_code(void *object) {
+_Bool coo_destroyer_is_code(void *object) {
   destroyer current = atomic_load_explicit(destroyer_word(metadata_of(object)), memory_order_acquire);
   return current != NULL && examine((const volatile void *)(uintptr_t)current).is_code;
 }
 
 #else
 
-_Bool cdh_hook_class_of(void *object, cdh_callback callback) {
+_Bool coo_hook_class_of(void *object, coo_callback callback) {
   (void)object;
   (void)callback;
   return 0;
 }
-void cdh_unhook_class_of(void *object) { (void)object; }
-_Bool cdh_is_class_hooked(void *object) {
+void coo_unhook_class_of(void *object) { (void)object; }
+_Bool coo_is_class_hooked(void *object) {
   (void)object;
   return 0;
 }
-_Bool cdh_destroyer_is_code(void *object) {
+_Bool coo_destroyer_is_code(void *object) {
   (void)object;
   return 0;
 }

@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
-#include "CDeinitHook.h"
+#include "coo_thread_usage.h"
 
 #if defined(__linux__)
 #include <sys/resource.h>
 
-_Bool cdh_thread_usage(struct cdh_usage *usage) {
+_Bool coo_thread_usage(struct coo_usage *usage) {
   struct rusage found;
   if (getrusage(RUSAGE_THREAD, &found) != 0) return 0;
   uint64_t seconds = (uint64_t)(found.ru_utime.tv_sec + found.ru_stime.tv_sec);

@@ -1,4 +1,4 @@
-#include "CDeinitHook.h"
+#include "coo_queue_pause.h"
 
 #if !defined(__APPLE__)
 
@@ -12,7 +12,7 @@ extern void dispatch_release(void *object);
 extern void dispatch_suspend(void *object);
 extern void dispatch_resume(void *object);
 
-uintptr_t cdh_pause_current_queue(const char *label) {
+uintptr_t coo_pause_current_queue(const char *label) {
   void *queue = dispatch_get_current_queue();
   if (!queue) return 0;
   const char *found = dispatch_queue_get_label(queue);
@@ -22,7 +22,7 @@ uintptr_t cdh_pause_current_queue(const char *label) {
   return (uintptr_t)queue;
 }
 
-void cdh_resume_queue(uintptr_t queue) {
+void coo_resume_queue(uintptr_t queue) {
   dispatch_resume((void *)queue);
   dispatch_release((void *)queue);
 }
