@@ -13,7 +13,7 @@ extension DispatchQueue {
   /// ```
   ///
   /// The object is held weakly until the body runs, and strongly while it runs. The body must not capture it: it gets it. When the object
-  /// ends, the body and all it captures are released in the background, at once; if the body runs, it runs to its end.
+  /// ends, the body and its captures are released at once, in the background. A body that is running runs to its end.
   ///
   /// The lifetime is that of ``OwnerLifetime/of(_:)-(AnyObject)``, which is looked up by address at every call. Where a great many blocks
   /// are submitted, fetch the lifetime once and use the `lifetime:` form, or store a token.
