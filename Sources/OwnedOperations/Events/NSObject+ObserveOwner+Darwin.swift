@@ -2,7 +2,7 @@
   import Foundation
   import Synchronization
 
-  /// Key-value observing on behalf of an owner, where there is an Objective-C runtime: the observation leaves with the owner, or with the
+  /// Key-value observing on behalf of an owner, where there is an Objective-C runtime. The observation ends with the owner or with the
   /// object, whichever goes first.
   extension NSObjectProtocol where Self: NSObject {
     /// Calls the handler with the owner when the value changes, until the owner or this object ends. It keeps neither alive.

@@ -2,8 +2,8 @@ import Foundation
 
 /// Ending many observations at once. What was registered with Foundation's own calls stays.
 ///
-/// When one of these returns, no handler of those observations begins any more; a call that is under way on another thread, or that this is
-/// made from, goes on. Deliveries that wait on a queue are dropped. What was captured is released on this thread.
+/// When one of these returns, no handler of those observations begins any more. A call goes on that is under way on another thread, or from
+/// which this is called. Deliveries that wait on a queue are dropped. What was captured is released on this thread.
 extension NotificationCenter {
   /// Ends the owner's observations in this center; of these, if more is given, those that all of it applies to.
   ///

@@ -12,7 +12,7 @@ extension AsyncSequence where Self: Sendable, Element: Sendable {
   /// }
   /// ```
   ///
-  /// Each iterator has a task of its own that asks this sequence for one element at a time, and only when it is asked for one itself:
+  /// Each iterator has a task of its own, which asks this sequence for one element at a time. It asks only when the iterator is asked:
   /// nothing is fetched in advance. An element is handed on or dropped, by one decision; none comes after the owner's end. Errors are those
   /// of this sequence.
   ///

@@ -24,8 +24,8 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol b
   // - A call looks through that before it takes the lock. If it finds this object, that is a precondition failure, which names both calls.
   // - A read inside of a read, too: a writer may wait in between, for the outer one, and the inner one for it.
   // - Uses of different objects may be nested; that they are nested in the same order everywhere is up to the caller, as with all locks.
-  // - `writeLater` takes the same hold as `write`, inside a job of a serial queue, or a barrier of any: between two of them the queue keeps
-  //   the order, with other calls the lock does.
+  // - `writeLater` takes the same hold as `write`, inside a job of a serial queue, or a barrier of any other. Between two of them the queue
+  //   keeps the order; with other calls the lock does.
   // - `state` goes with the object. By then nobody uses it, since each call holds the object.
 
   private let state: UnsafeMutablePointer<State>
@@ -123,8 +123,8 @@ extension Optional: OptionalReference where Wrapped: AnyObject {}
 extension Protected where State: Sendable {
   /// Calls the body with the state, at the same time as other readers, while nobody writes.
   ///
-  /// Inside a body of the same object any further call, also of `read`, is a precondition failure: with a writer that waits in between,
-  /// both would wait for ever.
+  /// Inside a body of the same object any further call, also of `read`, is a precondition failure. If a writer waited in between, both
+  /// would wait for ever.
   /// - Returns: what the body returns.
   /// - Throws: what the body throws.
   public func read<Result, Failure: Error>(
