@@ -5,9 +5,12 @@ import Synchronization
 extension GraphRun {
   // MARK: On a worker
 
-  /// Runs a node whose item came up, or a bundle of roots; then those that it made ready, and so on. It doesn't go through the queue as
-  /// long as nothing stands against it: a successor of another owner or priority, more urgent work, a limit or a suspension, or other work
-  /// that has waited for a while. What it can't run at once waits in the worker's `NodeStack`, where others can take it.
+  /// Runs a node whose item came up, or a bundle of roots; then those that it made ready, and so on. What it can't run at once waits in the
+  /// worker's `NodeStack`, where others can take it. It goes through the queue only if something stands against running on:
+  /// - a successor of another owner or priority
+  /// - more urgent work
+  /// - a limit or a suspension
+  /// - other work that has waited for a while.
   func begin(_ number: UInt32, at index: Int, on worker: AnyObject) {
     let worker = Worker.of(worker)
     run(from: number, at: index, on: worker, worker.core)

@@ -17,8 +17,8 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   // - An outcome is stored (releasing), and counted by the queue, before the successors' counts are touched. Every node leads to a sink. So
   //   when the last sink has finished, nobody touches a closure of the run any more, and the queue has counted all nodes.
   // - `cancellations[i]`: whether the nodes of lifetime i are cancelled, and why. Stored under the queue's lock, under which nodes are
-  //   listed: whoever has stored it sees all nodes that were listed before, and claims them; later ones are not listed. A worker reads it,
-  //   and asks the lifetimes, after it has the node in hand and before it runs it: that decides the start.
+  //   listed. So whoever has stored it sees all nodes that were listed before, and claims them; later ones are not listed. A worker reads
+  //   it, and asks the lifetimes, after it has the node in hand and before it runs it: that decides the start.
 
   static let memberKind: MemberKind = MemberKind(of: GraphRun.self)
 
@@ -198,8 +198,8 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   }
 
   /// Returns when all nodes have succeeded.
-  /// - Throws: when all nodes have finished, what the first of those that failed threw, in the order in which the nodes were made;
-  ///   `CancellationError` if none failed and some were cancelled.
+  /// - Throws: when all nodes have finished, what the first failed node threw, in the order in which the nodes were made. If none failed
+  ///   and some were cancelled, `CancellationError`.
   /// - Complexity: beside the wait, linear in the nodes that failed, times the logarithm of their number.
   public var value: Void {
     get async throws {

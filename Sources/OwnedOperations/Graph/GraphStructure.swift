@@ -107,8 +107,8 @@ final class GraphStructure: Sendable {
 
   // MARK: Circles
 
-  /// Takes away nodes without predecessors until none is left, or each that is left has a predecessor among them; then, going from
-  /// predecessor to predecessor, one comes to a circle.
+  /// Takes away nodes without predecessors until none is left, or each that is left has a predecessor among them. In the second case, going
+  /// from predecessor to predecessor leads into a cycle.
   private static func findCycle(
     _ arrays: GraphArrays, _ predecessorCounts: UnsafeMutablePointer<UInt32>, _ nodeCount: Int, _ roots: ContiguousArray<UInt32>
   ) -> [UInt32]? {
@@ -142,8 +142,8 @@ final class GraphStructure: Sendable {
   }
 }
 
-/// What the workers read of a graph for each node: pointers to memory that its ``GraphStructure`` keeps, so that no reference is counted on
-/// the way.
+/// What the workers read of a graph for each node. These are pointers to memory that its ``GraphStructure`` keeps, so that no reference is
+/// counted on the way.
 struct GraphArrays: Sendable {
   let attributes: BorrowedStorage<NodeAttributes>
   /// The successors of node i are `successorList[starts[i]..<starts[i + 1]]`, in the order in which they were connected. One that was
