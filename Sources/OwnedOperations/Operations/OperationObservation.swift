@@ -57,7 +57,7 @@ extension OwnedOperation {
   /// the operation's own state; a condition that a subclass adds to `isReady` is not part of it.
   ///
   /// The handler runs on the thread that makes the change; for the end of an owner on a background thread, which it must not block.
-  /// Handlers run in the order of the changes, and never inside one another: a change made by a handler, or by another thread meanwhile, is
+  /// Handlers run in the order of the changes, and never inside one another. A change made by a handler, or by another thread meanwhile, is
   /// delivered next, by the thread that is delivering. No lock is held. The operation keeps the handler until the observation ends, which
   /// it does by itself after `isFinished`; the observation doesn't keep the operation.
   /// - Returns: the observation, to be kept for as long as it is wanted.

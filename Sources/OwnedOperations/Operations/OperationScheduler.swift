@@ -22,8 +22,8 @@ protocol OperationScheduler: AnyObject, Sendable {
   /// Whether some of its work may have to wait for all that was added before. Any thread, outside locks.
   var hasBarriers: Bool { get }
 
-  /// Whether it has work, yet to begin, that may get the object that the hold is about; or a job of it waits, nobody knows for what. The
-  /// work that asks doesn't count. May be asked by any thread, outside locks.
+  /// Whether it has work, yet to begin, that may get the object that the hold is about. Also true if a job of it waits: nobody knows for
+  /// what. The work that asks doesn't count. May be asked by any thread, outside locks.
   func mayHaveWorkToBegin(ofOwnerIn hold: OwnerHold) -> Bool
 
   /// Nil if there are more. Any thread, outside locks.
@@ -73,7 +73,7 @@ extension OwnedOperation {
       }
     }
 
-    /// To be called once, outside locks. Nobody will start an operation that is refused for its owner's end; plain ones that depend on it
+    /// To be called once, outside locks. Nobody will start an operation that is refused for its owner's end. Plain ones that depend on it
     /// must hear of its finish all the same.
     func settle() {
       if reason == .ownerEnded { operation.noteRefusal() }

@@ -14,8 +14,8 @@ import Synchronization
 ///
 /// It can be started by hand, or added to Foundation's `OperationQueue` or to a queue of this package. It can depend on plain operations,
 /// and they on it. The operation holds the lifetime of its owner, never the owner. All members may be used from any thread; the flags and
-/// ``state`` are views of a single word, and never contradict each other. The locks of the base class are left alone from
-/// creation to finish, except where Foundation has to be told: on Linux it takes five, one after the other, to hear that an operation has
+/// ``state`` are views of a single word, and never contradict each other. The locks of the base class are left alone from creation to
+/// finish, except where Foundation has to be told. On Linux the base class takes five, one after the other, to hear that an operation has
 /// finished.
 ///
 /// Foundation's rules hold, with these differences:
@@ -27,8 +27,11 @@ import Synchronization
 ///
 /// A subclass may override `perform()`, `main()`, `didCancel(_:)`, `isReady`, `isAsynchronous`, and, calling `super`, `start()`, `cancel()`
 /// and the members that concern dependencies. What a subclass stores is its own to guard.
-// Safe to share: `word` is atomic; `extras`, `dependencyCell`, `firstDependent` and `scheduler` are guarded by `lock`,
-// `memberIndex` by the lifetime's lock, `registryPlace` by the scheduler's; the rest never changes.
+// Safe to share:
+// - `word` is atomic
+// - `lock` guards `extras`, `dependencyCell`, `firstDependent` and `scheduler`
+// - the lifetime's lock guards `memberIndex`, the scheduler's guards `registryPlace`
+// - the rest never changes.
 open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchecked Sendable {
   /// The owner's lifetime, which the operation holds instead of the owner.
   public final let lifetime: OwnerLifetime
@@ -55,7 +58,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
     self.lifetime = lifetime
     super.init()
     // From here on the reaper may come by, though a subclass's initialiser goes on. All that a subclass stores has been initialised by
-    // then, so what it overrides finds a whole object; and nothing tells us when its initialiser has ended. See `didCancel`.
+    // then, so what it overrides finds a whole object. And nothing tells us when its initialiser has ended. See `didCancel`.
     if !unretained.with({ $0.join(self) }) { finishForEndedOwner() }
   }
 
@@ -94,9 +97,9 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// meanwhile, or never have started; in that case the operation may have finished already. Not called for an operation made for an owner
   /// that had ended.
   ///
-  /// The owner may end while the operation is being made. So this may be called, on another thread, as soon as `super.init` has been: what
-  /// it needs must be stored before, as Swift demands of all that is stored anyway. An initialiser that begins something after `super.init`
-  /// has to ask ``isCancelled`` when it is done.
+  /// The owner may end while the operation is being made. So this may be called, on another thread, as soon as `super.init` has been
+  /// called. What it needs must be stored before, as Swift demands of all that is stored anyway. An initialiser that begins something after
+  /// `super.init` has to ask ``isCancelled`` when it is done.
   open func didCancel(_ reason: CancellationReason) {}
 
   /// True in a subclass whose work goes on after ``OwnedOperation/perform()`` has returned, and ends with
@@ -136,8 +139,8 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// - Returns: whether it has.
   func noticeReadiness() -> Bool { false }
 
-  /// Lets go of what the kind of operation has stored of its work: hands it to ``DeferredReleases``, because the caller must not wait for
-  /// deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
+  /// Lets go of what the kind of operation has stored of its work. It hands that to ``DeferredReleases``, because the caller must not wait
+  /// for deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}
 
   /// Whether what is left of its task is on its way to its end, and needs no permit. Asked under a scheduler's lock; once true, for good.
@@ -163,8 +166,8 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// True if no dependency is outstanding, or the operation was cancelled. Stays true later.
   ///
   /// A subclass may add a condition: return `super.isReady && ...`, and call `didChangeValue(forKey: "isReady")` when the condition
-  /// changes. A queue of ours notices that at once; without it, or if the override doesn't ask `super`, within 50 ms, or a second if
-  /// nothing has changed for a minute.
+  /// changes. A queue of ours notices that at once. Without that call, or if the override doesn't ask `super`, it notices within 50 ms, or
+  /// a second if nothing has changed for a minute.
   open override var isReady: Bool {
     var word = settled()
     if word.contains(.watched) { noteQuestion() }
@@ -361,8 +364,8 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// For example `OwnedBlockOperation "thumbnail" (executing, owner#42)`.
   open override var description: String { "\(label) (\(state), \(ownerID))" }
 
-  /// What `dump`, debuggers and failed expectations of tests show: the ``description``, which may be asked for on any thread, and nothing
-  /// that is stored, which may change meanwhile.
+  /// What `dump`, debuggers and failed expectations of tests show: the ``description``, which may be asked for on any thread. Nothing that
+  /// is stored is shown, because it may change meanwhile.
   open var customMirror: Mirror { Mirror(self, children: ["description": description], ancestorRepresentation: .suppressed) }
 }
 

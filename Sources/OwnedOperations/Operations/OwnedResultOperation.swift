@@ -9,8 +9,8 @@ import Foundation
 /// print(try await size.value)
 /// ```
 ///
-/// The body is released as soon as it has run or, in the background, when the operation is cancelled before it has started; the value lives
-/// as long as the operation.
+/// The body is released as soon as it has run. When the operation is cancelled before it has started, the body is released in the
+/// background. The value lives as long as the operation.
 public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unchecked Sendable {
   // Safe to share: all that is stored is guarded by the operation's lock, except `isAsynchronous`, which never changes.
   private var body: ResultBody<Output>?
@@ -70,7 +70,7 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
 
   /// Blocks this thread until the operation has finished, and returns its value. It is not started by this. A worker that calls it says
   /// so to its queue, as with ``OwnedOperation/waitUntilFinished()``. On the main thread, outside of such work, it must not be called for
-  /// an operation of the main queue: as in Foundation, it would wait for ever.
+  /// an operation of the main queue. As in Foundation, it would wait for ever.
   /// - Throws: what the body threw; `CancellationError` if the operation was cancelled; ``OwnerScopedQueueError/waitingForItself(_:)``
   ///   inside the operation's own body.
   @available(*, noasync, message: "Use value instead")
