@@ -44,7 +44,7 @@
         && journal.hookRanFirst.load(ordering: .relaxed) && journal.destroyerRan.load(ordering: .relaxed) && !remains.isAlive
     }
 
-    /// Not inlined, and not released by a variable's end: a canary that the optimiser sees being born and freed may die early, or without
+    /// Not inlined, and not released by a variable's end. A canary that the optimiser sees being born and freed may die early, or without
     /// its class being asked.
     @inline(never)
     private static func makeCanary(_ journal: Journal) -> Retained<Canary> { Retained(Canary(journal)) }

@@ -3,7 +3,8 @@
 /// Bodies are nested: one posts a notification, observes, or starts an operation by hand, and what is called holds an owner of its own. All
 /// of them wait when the innermost does.
 ///
-/// A frame belongs to one thread, which alone reads and writes it, and lies on its stack or with its worker as long as the body runs.
+/// A frame belongs to one thread, which alone reads and writes it. It lies on the thread's stack or with its worker as long as the body
+/// runs.
 struct OwnerBodyFrame {
   /// Kept by whoever runs the body.
   private let unretainedHold: Borrowed<OwnerHold>

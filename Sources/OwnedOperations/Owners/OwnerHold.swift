@@ -24,7 +24,8 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// - More references than bodies: somebody else holds the object. No more, and nobody `changing`: only bodies do. Otherwise it looks again.
 /// - A decision by a body is made while it holds the object. So no release that is `changing` meanwhile is the last, and none takes long.
 /// - Work that is held back is looked at again when it is kept (`keep`), and when work of the owner is added.
-/// - So it is when a body that sees bit 0 has counted itself out, or begins; and by a timer, because no event announces a new reference.
+/// - It is looked at, too, when a body that sees bit 0 has counted itself out, or begins. A timer also looks, because no event announces a
+///   new reference.
 /// - Bit 0 is set under `lock`, after the work was put where it waits. It is cleared under `lock`, when the work is taken out to go on.
 /// - A body that waits for its owner's work, through a call of ours, counts itself out while it waits (`OwnBodyWait`). So do all bodies
 ///   that the waiting thread is inside of and whose owners' work it is (`OwnerBodyFrame`), each once.
@@ -181,7 +182,8 @@ final class OwnerHold: Sendable {
     countedOut(change(by: 0 &- Self.oneBody &- Self.oneChanging))
   }
 
-  /// `end`, for those who have the next piece of work in hand: the owner's deinit, if this is the last reference, must not hold that up.
+  /// `end`, for those who have the next piece of work in hand. If this is the last reference, the owner's deinit must not hold that work
+  /// up.
   func endInBackground(_ object: Retained<AnyObject>) {
     DeferredReleases.add(BodyReference(self, object))
   }

@@ -77,8 +77,8 @@ extension OwnerLifetime {
     lock.withLock { guarded.relations?.removeChild(id) }
   }
 
-  /// Lets go of a parent. Where nobody else holds it, that ends it and lets go of its own parent, and so on: one after the other here,
-  /// instead of one inside the other.
+  /// Lets go of a parent. Where nobody else holds it, that ends it and lets go of its own parent, and so on. Here that is done one after
+  /// the other, instead of one inside the other.
   static func release(_ ancestor: inout OwnerLifetime?) {
     while ancestor != nil, isKnownUniquelyReferenced(&ancestor) {
       let next = ancestor?.detachParent()
