@@ -16,10 +16,10 @@ extension OwnerScopedQueue {
   /// OwnerScopedQueue().addBarrier(owner: index) { index in index.rebuild() }
   /// ```
   ///
-  /// Unlike the closure of ``addBarrierBlock(_:)`` it belongs to its owner: it counts in ``operationCount(ownedBy:)``, is waited for by
-  /// ``finished(ownedBy:)`` and cancelled with the owner's other work. While the owner is suspended (``setSuspended(_:ownedBy:)``), or
-  /// nothing but running bodies of its own work holds it (<doc:HoldingOwners>), it holds up what comes behind it, of all owners: that comes
-  /// after the barrier, or not at all. When it is cancelled, what comes behind it goes on.
+  /// Unlike the closure of ``addBarrierBlock(_:)`` it belongs to its owner. It counts in ``operationCount(ownedBy:)``, is waited for by
+  /// ``finished(ownedBy:)`` and cancelled with the owner's other work. The owner may be suspended (``setSuspended(_:ownedBy:)``), or held
+  /// by nothing but running bodies of its own work (<doc:HoldingOwners>). Then the barrier holds up what comes behind it, of all owners:
+  /// that comes after the barrier, or not at all. When it is cancelled, what comes behind it goes on.
   /// - Parameters:
   ///   - owner: held weakly until the body runs, strongly while it runs.
   ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.

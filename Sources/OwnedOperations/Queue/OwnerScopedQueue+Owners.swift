@@ -3,7 +3,7 @@ import Foundation
 /// Work tied to an owner.
 ///
 /// The owner is held weakly until the body runs, and strongly while it runs. When the owner ends, its pending work is cancelled. What it
-/// captured is released promptly and in the background, even if the queue is suspended or all workers are busy; nothing of it starts
+/// captured is released promptly and in the background, even if the queue is suspended or all workers are busy. Nothing of it starts
 /// afterwards.
 extension OwnerScopedQueue {
   // MARK: Jobs
@@ -81,7 +81,7 @@ extension OwnerScopedQueue {
     asyncAfter(delay, owner, owner.lifetimeToken.lifetime, priority, body)
   }
 
-  /// Adds a job of an object that holds no token when the delay has passed, unless the object ends first; what it captured is released at
+  /// Adds a job of an object that holds no token when the delay has passed, unless the object ends first. What it captured is released at
   /// the object's end, not at the deadline.
   /// - Parameters:
   ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
@@ -96,7 +96,7 @@ extension OwnerScopedQueue {
     asyncAfter(delay, owner, OwnerLifetime.of(owner as AnyObject), priority, body)
   }
 
-  /// The timer doesn't hold the owner, not even for the moment in which it adds the job: its thread must not be the one to run the owner's
+  /// The timer doesn't hold the owner, not even for the moment in which it adds the job. Its thread must not be the one to run the owner's
   /// deinit.
   private func asyncAfter<Owner: AnyObject & Sendable>(
     _ delay: Duration, _ owner: Owner, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority,

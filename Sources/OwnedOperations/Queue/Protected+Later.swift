@@ -1,5 +1,5 @@
 extension Protected {
-  /// Writes later, on a thread of the queue, on behalf of an owner: the body runs alone there, and is skipped once the owner has ended.
+  /// Writes later, on a thread of the queue, on behalf of an owner. The body runs alone there, and is skipped once the owner has ended.
   /// This call returns at once.
   ///
   /// ```swift
