@@ -2,7 +2,7 @@ import Synchronization
 
 /// What a queue knows of one owner: its pending work by priority, and how much of it is unfinished and executing.
 ///
-/// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime and so hears of the end; the
+/// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime, and so is told of the end. The
 /// owner queue of work without an owner has no lifetime.
 final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
   let lifetime: OwnerLifetime?

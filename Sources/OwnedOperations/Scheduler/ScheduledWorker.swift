@@ -53,8 +53,8 @@ class ScheduledWorker: BlockingObserver {
   init(generation: Int) { self.generation = generation }
 
   /// How many items to take: as many as take some 50 us, and never so many that other workers have to go without.
-  /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
-  ///   that comes later has to wait for more than one job of each of the others.
+  /// - Parameter turns: with round robin, how many owners have a turn. A batch is a part of one round: an owner that comes later waits for
+  ///   at most one job of each of the others.
   final func batchLimit(ready: Int, turns: Int, processors: Int) -> Int {
     max(1, min(batchSize, ready / processors, Mutation.turnsAreTakenInAdvance.isOn ? .max : turns / (2 * processors)))
   }

@@ -13,7 +13,8 @@ import Synchronization
 ///    the end". For operations, `start()` makes the same decision in their own state word.
 /// 4. It runs the item.
 ///
-/// - Cancelling, and an owner's end, take items out of the ready lists under the lock, or out of a batch by the same compare and exchange.
+/// - Cancelling, and an owner's end, take items out of the ready lists under the lock. Out of a batch they take them by the same compare
+///   and exchange.
 /// - So each item is either begun by one worker or taken away by one canceller.
 /// - What jobs add to their own queue may stay with their worker, outside of the scheduler. Then the list that it is in decides in place of
 ///   the batch (`NestedWork`).
@@ -152,8 +153,8 @@ struct Scheduler: ~Copyable {
     self.processors = processors
   }
 
-  /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active
-  /// than the limit allows by now.
+  /// Whether a graph's nodes have to go through the ready lists one by one. They do while owners are suspended or take turns, or more
+  /// workers are active than the limit allows by now.
   var chainsYield: Bool {
     !suspendedOwners.isEmpty || fairness == .roundRobin || limit != .max && holders > limit
   }

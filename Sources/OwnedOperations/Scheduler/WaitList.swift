@@ -10,7 +10,7 @@ enum Waiter: Sendable {
 /// Work of the queue may itself wait for the queue, and can't wait for its own end. These rules say when a wait is over:
 ///
 /// 1. Nothing of what it waits for is unfinished.
-/// 2. It is made by work that it would have to wait for, and so are the waits for the same of all that is unfinished of it.
+/// 2. It is made by work that it would have to wait for. So are the waits for the same of all that is unfinished of it.
 /// 3. It is made by work of the queue, and all that is unfinished in the queue waits: nobody else could end it.
 ///
 /// Each owner that is awaited has a count of its unfinished work, kept by its owner queues. So a wait costs the same, however many there

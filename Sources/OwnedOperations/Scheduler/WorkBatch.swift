@@ -4,14 +4,14 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// - The worker, or for a handoff whoever sends for it, fills the batch under the queue's lock, when it is empty, and publishes it by
-///   storing `cursor` = (0, count).
-/// - A work item is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other
-///   workers or because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each
+/// - The batch is filled under the queue's lock, when it is empty, and published by storing `cursor` = (0, count). The worker does that, or
+///   for a handoff whoever sends for it.
+/// - A work item is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, for other workers or
+///   because its owner has ended, moves the high half down to the low half. That is done under the queue's lock. One of the two wins each
 ///   item.
-/// - An entry's `progress` is written by the worker as the item goes on, in one store each (releasing), so that who counts sees either
-///   the one or the other: whether the work has begun that the item stands for, and how many nodes of a graph, or nested jobs, are over
-///   that it led to. A work item that is found to be skipped never has begun. (Operations are counted elsewhere.)
+/// - An entry's `progress` is one word: whether the item's work has begun, and how many nodes of a graph, or nested jobs, that it led to
+///   are over. The worker writes it as the item goes on, in one store each (releasing). So who counts never sees a part of a change. A work
+///   item that is found to be skipped never has begun. (Operations are counted elsewhere.)
 /// - An item that is over may go on with nested work. The worker says that it isn't over any more before it takes a nested job in hand. So
 ///   whoever has closed the list (`NestedWork`) and then finds it over knows that nothing of the worker's is under way.
 /// - The items lie in the batch's own memory, to which they are moved under the lock.
@@ -61,8 +61,8 @@ final class WorkBatch {
   /// Of that item, if it goes on with nested work.
   @exclusivity(unchecked) private var isResultSettled = false
   @exclusivity(unchecked) private(set) var level = 0
-  /// Whether, when `settle` was called last, the work of the item that was not over had begun and was not counted: a job or a node of a
-  /// graph, not an operation.
+  /// Whether, when `settle` was called last, the work of the item that was not over had begun and was not counted. Such work is a job or a
+  /// node of a graph, not an operation.
   @exclusivity(unchecked) private(set) var isRunning = false
 
   deinit {
@@ -181,8 +181,8 @@ final class WorkBatch {
     cursor.store(0, ordering: .relaxed)
   }
 
-  /// Takes what has not begun away, and calls `body` with each run of items of one flow and age, from the last run to the first. It must
-  /// move them out.
+  /// Takes away what has not begun. Calls `body` with each run of items of one flow and age, from the last run to the first. It must move
+  /// them out.
   func takeRest(_ body: (UnsafeMutablePointer<WorkItem>, Int, Flow, _ age: UInt64) -> Void) {
     var current = cursor.load(ordering: .relaxed)
     while true {
