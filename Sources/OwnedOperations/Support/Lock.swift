@@ -15,8 +15,8 @@
   ///      └──store───────┴───────store, wake the bucket──┘
   ///
   /// - Taking the lock acquires, leaving it releases: whatever was written under the lock is seen by the next holder.
-  /// - A waiter parks only while the word says `contended`, and looks at it under the bucket's mutex; the holder that
-  ///   leaves a contended lock wakes the bucket under the same mutex after the word is free. So no wake-up is lost.
+  /// - A waiter parks only while the word says `contended`, and looks at it under the bucket's mutex. The holder that leaves a contended
+  ///   lock wakes the bucket under the same mutex after the word is free. So no wake-up is lost.
   /// - A waiter that gets the lock leaves it `contended`, because others may still be parked. That costs at most one
   ///   wake-up with nobody to wake.
   ///

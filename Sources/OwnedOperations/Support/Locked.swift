@@ -24,7 +24,7 @@ struct Locked<Value: ~Copyable>: ~Copyable, @unchecked Sendable {  // the value 
   /// The body has the value for itself.
   @inline(__always)  // or the closure would be made, and what it captures boxed, at each call
   func withLock<Result: ~Copyable, Failure: Error>(_ body: (inout Value) throws(Failure) -> Result) throws(Failure) -> Result {
-    // Lent by way of a copy: of `&self.memory.pointee` ThreadSanitizer is told that `memory` itself may change, which it then holds against
+    // Lent by way of a copy. Of `&self.memory.pointee` ThreadSanitizer is told that `memory` itself may change. It then holds that against
     // optimised code, which loads a constant before it takes the lock.
     let memory = memory
     lock.lock()

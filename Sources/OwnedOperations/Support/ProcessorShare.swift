@@ -43,7 +43,7 @@ struct ThreadUsage {
   /// How often it had to, for others.
   let involuntarySwitches: UInt64
 
-  /// Who has never waited has computed, and so has who was pushed aside: a thread that others don't let run is no reason for one more.
+  /// Who has never waited has computed, and so has who was pushed aside. A thread that others don't let run is no reason for one more.
   func use(since start: ThreadUsage, in time: UInt64) -> ProcessorShare.Use {
     let hasOnlyWaited = voluntarySwitches != start.voluntarySwitches && involuntarySwitches == start.involuntarySwitches
     return ProcessorShare.Use(processorTime: hasOnlyWaited ? processorTime - min(processorTime, start.processorTime) : time, time: time)

@@ -1,4 +1,4 @@
-/// Stands in for the threads and the clock of queues, in users' tests: their work runs when somebody asks for it, at a time that somebody
+/// Stands in for the threads and the clock of queues, in users' tests. Their work runs when somebody asks for it, at a time that somebody
 /// says. See the product `OwnedOperationsTesting`.
 ///
 /// The scheduler is the one of every queue. What changes hands:

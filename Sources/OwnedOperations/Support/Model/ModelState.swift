@@ -2,12 +2,12 @@
   /// Which schedules come to the same state.
   ///
   /// Two schedules that differ only in the order of steps that touch different objects, or that only read the same one, are the same run.
-  /// So a state is known by what has happened before what: each thread has a number for its past, which comes of all that it has done and
-  /// of what was done before to the objects that it touched. Two runs in which all threads have the same pasts, and stand at the same
+  /// So a state is known by what has happened before what. Each thread has a number for its past. It comes of all that the thread has done,
+  /// and of what was done before to the objects that it touched. Two runs in which all threads have the same pasts, and stand at the same
   /// places, go on alike.
   ///
   /// That supposes that threads hear of each other by nothing but objects. Where a scenario keeps book of what happens in plain variables,
-  /// it notes that (`ModelRun.note`). What the library does by counts of references passes a `ModelPoint` where it decides anything; else
+  /// it notes that (`ModelRun.note`). What the library does by counts of references passes a `ModelPoint` where it decides anything. Else
   /// it only shows in where a thread stands, and so that belongs to the state.
   extension ModelRun {
     /// How a point touches its object.
