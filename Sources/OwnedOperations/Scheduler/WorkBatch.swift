@@ -9,7 +9,7 @@ import Synchronization
 /// - A work item is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, for other workers or
 ///   because its owner has ended, moves the high half down to the low half. That is done under the queue's lock. One of the two wins each
 ///   item.
-/// - An entry's `progress` is one word: whether the item's work has begun, and how many nodes of a graph, or nested jobs, that it led to
+/// - An entry's `progress` is one word. It says whether the item's work has begun, and how many graph nodes, or nested jobs, that it led to
 ///   are over. The worker writes it as the item goes on, in one store each (releasing). So who counts never sees a part of a change. A work
 ///   item that is found to be skipped never has begun. (Operations are counted elsewhere.)
 /// - An item that is over may go on with nested work. The worker says that it isn't over any more before it takes a nested job in hand. So
