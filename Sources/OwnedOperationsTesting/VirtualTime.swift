@@ -16,7 +16,7 @@ import OwnedOperations
 /// time.advance(by: .seconds(60))  // takes no time, and shows nothing
 /// ```
 ///
-/// Nothing of such a queue runs until it is asked for: ``runNext()`` runs one piece of work, ``runUntilIdle(limit:)`` all that may run,
+/// Nothing of such a queue runs until it is asked for. ``runNext()`` runs one piece of work, ``runUntilIdle(limit:)`` all that may run,
 /// ``advance(by:limit:)`` moves the clock as well. It runs on the thread that asks, one piece at a time. The rest is as in any queue: the
 /// same scheduler decides what may begin, by priorities, limits, barriers, dependencies, suspensions and owners that end.
 ///
@@ -36,11 +36,11 @@ import OwnedOperations
 /// print(try await task.value)
 /// ```
 ///
-/// What waits on another clock, another actor or another thread goes on there, in real time: ``Outcome/suspendedElsewhere`` names it, and
-/// a test that has waited for it calls ``runUntilIdle(limit:)`` again.
+/// What waits on another clock, another actor or another thread goes on there, in real time. ``Outcome/suspendedElsewhere`` names it, and a
+/// test that has waited for it calls ``runUntilIdle(limit:)`` again.
 ///
-/// A wait that blocks the thread, such as `waitUntilAllOperationsAreFinished()`, runs work until it is over, and moves the clock if nothing
-/// else is left to run. If it can't come to its end, it says so on standard error and in ``abandonedWaits``, and returns. (The waits of
+/// A wait that blocks the thread, such as `waitUntilAllOperationsAreFinished()`, runs work until it is over. If nothing else is left to
+/// run, it moves the clock. If it can't come to its end, it says so on standard error and in ``abandonedWaits``, and returns. (The waits of
 /// plain `Operation` objects are Foundation's own, and do block.)
 ///
 /// A queue keeps its time, and the time a queue that has work which may run, as threads do. All members may be used from any thread; work
@@ -83,9 +83,9 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   }
 
   /// Makes a time that begins at zero.
-  /// - Parameter seed: what queues with the order ``WorkOrder/shuffled`` choose by. The same seed gives the same order, but for one thing:
-  ///   when an owner ends while a task of its own is under way, the task and the owner's operations come to their ends in the background,
-  ///   in either order.
+  /// - Parameter seed: what queues with the order ``WorkOrder/shuffled`` choose by. The same seed gives the same order, but for one thing.
+  ///   An owner may end while a task of its own is under way. Then the task and the owner's operations come to their ends in the
+  ///   background, in either order.
   public init(seed: UInt64 = 0) { generator = SeededGenerator(seed: seed) }
 
   // MARK: The clock
@@ -142,8 +142,8 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
     }
   }
 
-  /// Moves the clock, and runs what may run now and what becomes due on the way, in the order of the deadlines: when the clock stands at
-  /// one, everything runs before it goes on.
+  /// Moves the clock, and runs what may run now and what becomes due on the way, in the order of the deadlines. When the clock stands at a
+  /// deadline, everything runs before the clock goes on.
   /// - Parameters:
   ///   - duration: how far. A negative one is a precondition failure.
   ///   - limit: how many steps to run at most. When it is met, the clock stays where it is by then.
