@@ -33,11 +33,12 @@ import OwnedOperations
 /// Requests under way hold the client; nothing else has to. A request takes no thread while it waits, for its turn, for the server, or
 /// for its next attempt. All members may be used from any thread.
 ///
-/// On Linux, `URLSession` stops the process on a few answers. Known are two, in Swift 6.3: a connection that is closed in the middle of a
-/// header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`, and a length of nearly 2^63 bytes, as by
-/// `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`. And while a server sends lines without end
-/// after a chunked body, no session of the process does anything else. Talk to servers that you don't trust from a process that you can
-/// spare.
+/// On Linux, `URLSession` stops the process on a few answers. Two are known, in Swift 6.3:
+/// - a connection that is closed in the middle of a header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`
+/// - a length of nearly 2^63 bytes, as by `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`.
+///
+/// And while a server sends lines without end after a chunked body, no session of the process does anything else. Talk to servers that you
+/// don't trust from a process that you can spare.
 public final class RequestClient: Sendable {
   /// What relative URLs are relative to; see ``Request/url``.
   public let baseURL: URL?
@@ -263,7 +264,7 @@ public final class RequestClient: Sendable {
     }
   }
 
-  /// What nobody has to be asked for, nor a file to be read: a task gets it without an operation, which would cost it two changes of
+  /// What nobody has to be asked for, nor a file to be read. A task gets it without an operation, which would cost it two changes of
   /// threads. Nil in all other cases, errors included, which are the operation's.
   private func answerInMemory<Value>(
     to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>

@@ -89,8 +89,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     }
   }
 
-  /// How far the request has come. Each call makes a stream of its own, that begins with the last known progress, skips what comes
-  /// faster than it is read, and ends with the request. One that is read no more is let go.
+  /// How far the request has come. Each call makes a stream of its own, that begins with the last known progress and ends with the request.
+  /// It skips what comes faster than it is read. One that is read no more is let go.
   public var progress: AsyncStream<TransferProgress> {
     let (stream, continuation) = AsyncStream.makeStream(of: TransferProgress.self, bufferingPolicy: .bufferingNewest(1))
     let id = record.withLock { record in

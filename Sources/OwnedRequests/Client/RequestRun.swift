@@ -102,7 +102,7 @@ final class RequestRun: Sendable {
 
   func begin() { begin(looks: 40) }
 
-  /// - Parameter looks: how often to look whether a download to the same file has let go of it: one that was just cancelled is about to.
+  /// - Parameter looks: how often to look whether a download to the same file has let go of it. One that was just cancelled is about to.
   private func begin(looks: Int) {
     do throws(RequestError) {
       let prepared = try client.prepare(request)
