@@ -33,8 +33,8 @@ import Foundation
 /// - So the lock on the part outlasts a write that is under way.
 /// - To close a part that has no record yet may take its time. `letGoInBackground` leaves that to `DownloadClosings`.
 /// - A transfer that can be gone on with is cut off when the disk stalls; the next attempt begins once what had come is written.
-/// - Where the next attempt had to throw away what had come, none is cut off any more: the server knows no ranges, or its content
-///   changes. Its session is held back as long as the disk stalls, and fails when that takes longer than a silence may.
+/// - Where the next attempt had to throw away what had come, none is cut off any more. In that case the server knows no ranges, or its
+///   content changes. Its session is held back as long as the disk stalls, and fails when that takes longer than a silence may.
 final class DownloadFile: Sendable {
   struct Info: Codable, Equatable {
     var url: String
