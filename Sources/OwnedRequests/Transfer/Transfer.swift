@@ -191,7 +191,7 @@ final class Transfer: Sendable {
     ticket.enter()
   }
 
-  /// Whether somebody still wants it. Otherwise it is over now: an owner's requests are told of its end one after the other, and must not
+  /// Whether somebody still wants it. Otherwise it is over now. An owner's requests are told of its end one after the other, and must not
   /// begin because one before them has made room.
   private func isWanted() -> Bool {
     var asked: Set<Int> = []
