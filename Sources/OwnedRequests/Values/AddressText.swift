@@ -59,8 +59,8 @@ package enum AddressText {
 
   // MARK: What was meant
 
-  /// What was likely meant by a text that is no address of HTTP's, such as `; did you mean http://example.com?` for `htp:/example.com`;
-  /// empty if there is no telling.
+  /// What was likely meant by a text that is no address of HTTP's. For `htp:/example.com` it is `; did you mean http://example.com?`. Empty
+  /// if there is no telling.
   package static func hint(for text: String) -> String {
     guard let meant = meant(by: text.trimmingCharacters(in: .whitespacesAndNewlines)), meant != text else { return "" }
     return "; did you mean \(shown(meant))?"

@@ -1,6 +1,6 @@
 /// Whether a request uses its client's ``ResponseCache``. Only answers to GET with status 200 are ever stored, never those that say
-/// `no-store` or `Vary: *`, and those to requests with credentials only where ``Request/cachesCredentials`` asks for it. An answer with
-/// `no-store` removes what was stored for the same request before.
+/// `no-store` or `Vary: *`. Answers to requests with credentials are stored only where ``Request/cachesCredentials`` asks for it. An answer
+/// with `no-store` removes what was stored for the same request before.
 public enum CachePolicy: Sendable, Hashable {
   /// Neither read nor stored.
   case none
