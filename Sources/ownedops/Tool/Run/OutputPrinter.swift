@@ -1,6 +1,6 @@
 import Foundation
 
-/// Prints what jobs have put out, each in one piece and in the order of their ends, on a thread of its own: a reader that does not read
+/// Prints what jobs have put out, each in one piece and in the order of their ends, on a thread of its own. So a reader that does not read
 /// stops the printing and not the jobs.
 final class OutputPrinter: Sendable {
   private struct Piece {

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Starts commands where the system may have no process or no descriptor to give for the moment: who is refused waits until one of ours has
+/// Starts commands where the system may have no process or no descriptor to give for the moment. Who is refused waits until one of ours has
 /// ended, or for a while, and tries again. So fewer run at a time, and none fails for it.
 ///
 /// Rules:

@@ -1,6 +1,6 @@
 import Foundation
 
-/// The keeper: a process that is the parent of all commands of a run with a journal, so that no exit is lost with the runner.
+/// The keeper: a process that is the parent of all commands of a run with a journal. So no exit is lost with the runner.
 ///
 /// Who does what:
 /// - The runner decides what is started when, retries, times out, ends owners, and shows output.

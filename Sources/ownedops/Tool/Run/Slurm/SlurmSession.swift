@@ -3,8 +3,8 @@ import OwnedOperations
 
 /// One run of a graph on a cluster, from the first submission until Slurm has nothing of it any more.
 ///
-/// Slurm places, starts, limits and kills; dependencies between jobs that are with it are its affair, too. What it does not know is here:
-/// owners and their ends, what a failure means for the rest, and how many jobs it is to be given.
+/// Slurm places, starts, limits and kills; dependencies between jobs that are with it are its affair, too. Here is what Slurm does not
+/// know: owners and their ends, what a failure means for the rest, how many jobs it is to be given.
 ///
 /// Rules of the session:
 /// - All that is decided is decided on one thread, in ``run()``. Others post to the mailbox.
@@ -133,7 +133,7 @@ final class SlurmSession {
   var active: Set<Int> = []
   /// How many of these each owner has.
   var activeOfOwner: [Int]
-  /// Those that are not with Slurm and have not ended, among others, in the order in which they are submitted; and the place of each in
+  /// Those that are not with Slurm and have not ended, among others, in the order in which they are submitted. And the place of each in
   /// that order.
   var unsubmitted: [Int] = []
   var ranks: [Int] = []
