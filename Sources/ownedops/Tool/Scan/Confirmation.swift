@@ -3,7 +3,7 @@ import Foundation
 /// Finds out which files of one size are the same, by reading them side by side, each byte of each once.
 ///
 /// Rules:
-/// - At most ``CandidateReader/mostAtOnce`` files are open; a class of files is divided as soon as pieces differ, and one that is alone is
+/// - At most ``CandidateReader/mostAtOnce`` files are open. A class of files is divided as soon as pieces differ, and one that is alone is
 ///   read no further.
 /// - Of more files, each is first hashed, so that few that differ are read again and again.
 /// - A file that can't be read any more is in no class.

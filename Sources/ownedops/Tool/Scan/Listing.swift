@@ -78,8 +78,8 @@ struct Listing {
     name.withUnsafeBytes { addFile($0, status, to: node, &contents, &tally) }
   }
 
-  /// Whether the directory is this listing's business: not one that another root stands for, that has been listed already under another
-  /// name (a bind mount), or that is on another device.
+  /// Whether the directory is this listing's business. It is not if another root stands for it, it is listed already under another name (a
+  /// bind mount), or it is on another device.
   private func enter(_ node: DirectoryNode, _ status: stat) -> Bool {
     let identity = FileIdentity(status)
     if node.isRoot {
