@@ -19,7 +19,7 @@ extension DispatchQueue {
   /// are submitted, fetch the lifetime once and use the `lifetime:` form, or store a token.
   /// - Parameters:
   ///   - owner: the object whose deinit cancels the body.
-  ///   - group: entered now; left when the body has run and been released, or has been released because the owner ended.
+  ///   - group: entered now. Left when the body has been released, after it ran or because the owner ended.
   ///   - qos: as for GCD's own `async`.
   ///   - flags: as for GCD's own `async`.
   ///   - body: called at most once, on this queue.

@@ -13,7 +13,7 @@ import Synchronization
 /// reads the lifetime's state after the claim, and that load decides.
 ///
 /// A block whose owner only bodies hold gives the claim back, and comes to the queue again when somebody else holds the owner
-/// (`OwnerHold`). The end of a lifetime that came in between has found it claimed; so it is asked for once more after that.
+/// (`OwnerHold`). A lifetime that ended in between has found the block claimed. So after that the lifetime is asked once more.
 class PendingBlock: LifetimeMember, HeldBackWork, @unchecked Sendable {  // by the protocol above; what is added is the claimer's
   final let lifetime: OwnerLifetime
   static let memberKind: MemberKind = MemberKind(of: PendingBlock.self)
