@@ -69,7 +69,7 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   /// For lists, under the lock of the table.
   var isListed: Bool { !isOver.load(ordering: .relaxed) }
 
-  /// Ends the observation, and releases its handler. When this returns, the handler doesn't begin any more, on no thread; a call that is
+  /// Ends the observation, and releases its handler. When this returns, the handler doesn't begin any more, on any thread. A call that is
   /// under way goes on, and is not waited for. Deliveries that wait for their turn on a queue are dropped. Any thread, also from inside a
   /// handler.
   /// - Complexity: amortised constant.
