@@ -112,7 +112,7 @@ extension GraphRun {
     nodes(of: number).allSatisfy { states[Int($0)].load(ordering: .acquiring) != NodeState.listed.rawValue }
   }
 
-  /// - Returns: an outcome; or `listed` if the node has gone back to the ready lists, because only its owner's own bodies hold the owner.
+  /// - Returns: an outcome. `listed` if the node has gone back to the ready lists, because only its owner's own bodies hold the owner.
   private func perform(_ node: UInt32, on worker: Worker, after succeeded: UInt32) -> NodeState {
     if let reason = reasonNotToRun(node), !Mutation.nodeSkipsTheLifetime.isOn { return reason }
     worker.batch.setBegun(nodesOver: succeeded)

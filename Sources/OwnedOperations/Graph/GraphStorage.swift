@@ -1,6 +1,6 @@
 import Foundation
 
-/// What a graph consists of, as it is being built. The graph and its nodes share it; only the graph keeps the closures alive, so that a
+/// What a graph consists of, as it is being built. The graph and its nodes share it. Only the graph keeps the closures alive, so that a
 /// closure may capture nodes of its own graph.
 ///
 /// A node is a number. What is known of it lies in arrays: its closure, its attributes (priority and owner in four bytes), and its name, if

@@ -19,7 +19,7 @@ final class GraphStructure: Sendable {
   /// Of the graph first.
   let lifetimes: [OwnerLifetime]
   let nodeCountsByLifetime: [Int]
-  /// The names of the nodes of one circle, each depending on the next; nil if there is none.
+  /// The names of the nodes of one cycle, each depending on the next; nil if there is none.
   let cycle: [String]?
 
   init(attributes: ContiguousArray<NodeAttributes>, edges: ContiguousArray<GraphEdge>, names: [UInt32: String], lifetimes: [OwnerLifetime])
