@@ -87,7 +87,7 @@ extension OwnedOperation {
   package final func setTellsOthers() { word.bitwiseOr(StateWord.Bits.tellsOthers.rawValue, ordering: .relaxed) }
 
   /// Whether the work may begin that a start has made a task for, which may have waited long for a thread. This look at the lifetime
-  /// decides; and the operation may have been finished meanwhile, after which the owner's end cancels it no more.
+  /// decides. The operation may have been finished meanwhile; then the owner's end cancels it no more.
   final var mayBeginInTask: Bool {
     let word = settled()
     return !word.isCancelled && !word.contains(.finishClaimed) || Mutation.taskSkipsTheLifetime.isOn

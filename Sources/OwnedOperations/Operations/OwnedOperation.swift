@@ -13,7 +13,7 @@ import Synchronization
 /// ```
 ///
 /// It can be started by hand, or added to Foundation's `OperationQueue` or to a queue of this package. It can depend on plain operations,
-/// and they on it. The operation holds the lifetime of its owner, never the owner. All members may be used from any thread; the flags and
+/// and they on it. The operation holds the lifetime of its owner, never the owner. All members may be used from any thread. The flags and
 /// ``state`` are views of a single word, and never contradict each other. The locks of the base class are left alone from creation to
 /// finish, except where Foundation has to be told. On Linux the base class takes five, one after the other, to hear that an operation has
 /// finished.
@@ -83,7 +83,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// The work. Override this or `main()`; what it throws is the outcome. Runs once, on the thread that starts the operation.
   ///
   /// If ``OwnedOperation/isAsynchronous`` is true, the operation stays executing until ``OwnedOperation/finish(throwing:)`` is called or
-  /// this throws; otherwise it finishes when this returns.
+  /// this throws. Otherwise it finishes when this returns.
   open func perform() throws {}
 
   /// Calls ``perform()`` and keeps what it throws.
@@ -93,9 +93,9 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
 
   /// Called once, if the operation is cancelled before it has finished, whatever the reason: stop the request, kill the child.
   ///
-  /// Runs on the thread that called `cancel()`; for the end of an owner and for a timeout, on a background thread. The work may be running
-  /// meanwhile, or never have started; in that case the operation may have finished already. Not called for an operation made for an owner
-  /// that had ended.
+  /// Runs on the thread that called `cancel()`. For the end of an owner and for a timeout, it runs on a background thread. The work may be
+  /// running meanwhile, or never have started. In the latter case the operation may have finished already. Not called for an operation made
+  /// for an owner that had ended.
   ///
   /// The owner may end while the operation is being made. So this may be called, on another thread, as soon as `super.init` has been
   /// called. What it needs must be stored before, as Swift demands of all that is stored anyway. An initialiser that begins something after
@@ -172,8 +172,8 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
     var word = settled()
     if word.contains(.watched) { noteQuestion() }
     if !word.contains(.readinessWasRead) {
-      // A start by hand keeps no answer. Nor has a Foundation queue the operation, for it would have asked; so the base class, which would
-      // take its lock, has nothing to say.
+      // A start by hand keeps no answer. Nor is the operation in a queue of Foundation's, which would have asked. So the base class, which
+      // would take its lock, has nothing to say.
       if OperationThread.isAsking(self) { return word.isReady }
       // First the mark, then the answer: if the answer changes later, whoever changes it sees the mark and tells Foundation.
       let before = self.word.bitwiseOr(StateWord.Bits.readinessWasRead.rawValue, ordering: .acquiringAndReleasing).oldValue
@@ -200,7 +200,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// True from the start of the work to the finish.
   public override var isExecuting: Bool { load().phase == .executing }
 
-  /// True once the operation has succeeded, failed, or been cancelled for good. Its work has been released by then; if it never ran, it is
+  /// True once the operation has succeeded, failed, or been cancelled for good. Its work has been released by then. If it never ran, it is
   /// just being released in the background.
   public override var isFinished: Bool { load().isFinished }
 
@@ -229,7 +229,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// is asynchronous.
   ///
   /// Does nothing if the operation has finished. If it is executing or not ready, that is reported on standard error and nothing else
-  /// happens (Foundation stops the process); ``startOrThrow()`` tells the caller.
+  /// happens (Foundation stops the process). ``startOrThrow()`` tells the caller.
   /// - Complexity: beside the work, linear in the operations that depend on this one, if it finishes.
   open override func start() {
     do throws(OwnedOperationError) {
@@ -246,7 +246,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
     try beginStart()
   }
 
-  /// Cancels the operation: work that has not started never will; work that runs is told by ``didCancel(_:)`` and may ask `isCancelled`.
+  /// Cancels the operation. Work that has not started never will. Work that runs is told by ``didCancel(_:)`` and may ask `isCancelled`.
   ///
   /// As in Foundation, cancelling doesn't finish an operation that has not started, but makes it ready, so that a queue, or `start()`,
   /// finishes it. Its work is released at once, in the background: this doesn't wait for deinits. Does nothing if the operation has
@@ -303,11 +303,11 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
 
   // MARK: Settings
 
-  /// Cancels the operation when this much time has passed since its work started; it ends in `.cancelled(.timedOut)`. Set it before the
+  /// Cancels the operation when this much time has passed since its work started. It ends in `.cancelled(.timedOut)`. Set it before the
   /// start.
   ///
-  /// A subclass whose ``isAsynchronous`` is true is finished then, after ``didCancel(_:)``. A work that runs on its thread, or in a task,
-  /// is asked to end, and the operation finishes when it does.
+  /// A subclass whose ``isAsynchronous`` is true is finished then, after ``didCancel(_:)``. Work that runs on its thread, or in a task, is
+  /// asked to end. The operation finishes when the work ends.
   public final var timeout: Duration? {
     get { lock.withLock { extras?.timeout } }
     set {

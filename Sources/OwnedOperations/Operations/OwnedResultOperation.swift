@@ -39,13 +39,13 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
     super.init(lifetime: lifetime)
   }
 
-  /// Makes an operation for an owner that holds a token; the body runs on the thread that starts it. The body keeps what it captures until
+  /// Makes an operation for an owner that holds a token. The body runs on the thread that starts it. The body keeps what it captures until
   /// it has run, so it must not capture the owner.
   public convenience init(owner: some OperationOwner, _ body: @escaping @Sendable () throws -> Output) {
     self.init(lifetime: owner.lifetimeToken.lifetime, body)
   }
 
-  /// Makes an operation for an owner that holds a token; the body runs in a task, which is cancelled with the operation. The body keeps
+  /// Makes an operation for an owner that holds a token. The body runs in a task, which is cancelled with the operation. The body keeps
   /// what it captures until it has run, so it must not capture the owner.
   public convenience init(owner: some OperationOwner, _ body: @escaping @Sendable () async throws -> Output) {
     self.init(lifetime: owner.lifetimeToken.lifetime, body)
@@ -57,8 +57,8 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
     return lock.withLock { result }
   }
 
-  /// Waits for the operation to finish. It is not started by this; it is not cancelled when the task that waits is.
-  /// - Throws: what the body threw; `CancellationError` if the operation was cancelled, or the task that waits is.
+  /// Waits for the operation to finish. It is not started by this, and not cancelled when the task that waits is.
+  /// - Throws: what the body threw. `CancellationError` if the operation was cancelled, or the task that waits is.
   public var value: Output {
     get async throws {
       try await finishedUnlessCancelled()
@@ -71,7 +71,7 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
   /// Blocks this thread until the operation has finished, and returns its value. It is not started by this. A worker that calls it says
   /// so to its queue, as with ``OwnedOperation/waitUntilFinished()``. On the main thread, outside of such work, it must not be called for
   /// an operation of the main queue. As in Foundation, it would wait for ever.
-  /// - Throws: what the body threw; `CancellationError` if the operation was cancelled; ``OwnerScopedQueueError/waitingForItself(_:)``
+  /// - Throws: what the body threw. `CancellationError` if the operation was cancelled. ``OwnerScopedQueueError/waitingForItself(_:)``
   ///   inside the operation's own body.
   @available(*, noasync, message: "Use value instead")
   public func get() throws -> Output {
