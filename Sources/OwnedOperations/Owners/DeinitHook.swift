@@ -34,7 +34,7 @@ public enum DeinitHookMechanism: Sendable {
   case classMetadata
   /// Something associated with the object tells, as it is released, after the deinit body. Where there is an Objective-C runtime.
   case associatedObject
-  /// Nobody tells. Lifetimes of such objects still know, by a weak reference, that they have ended; hooks can't be installed.
+  /// Nobody tells. Lifetimes of such objects still know, by a weak reference, that they have ended. Hooks can't be installed.
   case weakReference
 }
 

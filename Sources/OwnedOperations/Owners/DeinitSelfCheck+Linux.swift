@@ -24,7 +24,7 @@
     /// Hooks the canary's class, lets a canary go, and looks whether hook and destroyer ran, in that order and on that object. The
     /// class is put back in any case.
     ///
-    /// - Parameter intervene: called with the canary while its class is hooked; a test that keeps it alive makes the check fail.
+    /// - Parameter intervene: called with the canary while its class is hooked. A test that keeps it alive makes the check fail.
     static func passes(intervene: ((AnyObject) -> Void)? = nil) -> Bool {
       lock.lock()
       defer { lock.unlock() }

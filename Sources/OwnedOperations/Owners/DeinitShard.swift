@@ -2,8 +2,8 @@ import Synchronization
 
 /// One part of the table that knows, by address, what is to happen when an object deinitialises.
 ///
-/// Every instance of a hooked class asks on its way out, whether it carries anything or not. So the question "is there anything
-/// for this address" is answered without a lock; only objects that carry something go through it.
+/// Every instance of a hooked class asks on its way out, whether it carries anything or not. So the question "is there anything for this
+/// address" is answered without a lock. Only objects that carry something take the lock.
 ///
 /// Protocol. Open addressing with linear probing; the keys (object addresses) and their entries are arrays of equal length.
 ///

@@ -48,7 +48,7 @@ final class MemberKind: Sendable {
 /// places no longer move, because the reaper walks them.
 ///
 /// A member whose last reference has gone on another thread may still stand here, waiting in its deinit for the lock. Its memory is there
-/// until it has left, so it can be moved; it can't be retained any more, which `retained()` tells.
+/// until it has left, so it can be moved. It can't be retained any more, which `retained()` tells.
 struct MemberList {
   static let notListed: Int32 = -1
 

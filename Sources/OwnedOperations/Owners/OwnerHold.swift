@@ -10,7 +10,8 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// How many references to an object are held by running bodies of its own work, over all queues, tokens and GCD forms.
 ///
 /// An owner that only its own running bodies hold is about to go: no further body of it begins. Those that run finish, and the last one
-/// lets it go. The runtime tells how many strong references there are; if that is no more than the bodies hold, nobody else does.
+/// lets it go. The runtime tells how many strong references there are. If there are no more than the bodies hold, nobody else holds the
+/// owner.
 ///
 /// ## Protocol
 ///
@@ -40,7 +41,7 @@ final class OwnerHold: Sendable {
   private let references = ModelPoint()
   private let lock = Lock()
   nonisolated(unsafe) private var guarded = Guarded()  // by `lock`; here, because there is one for each owner that has work
-  /// Of queues; a hint, which a serial queue's next block sees: it comes after.
+  /// How many queues have displaced blocks. A hint, which a serial queue's next block sees: it comes after.
   private let displacedCount = Atomic<Int>(0)
 
   private struct Guarded {

@@ -4,8 +4,8 @@ extension OwnerLifetime {
   /// Makes the lifetime end when `parent` ends, instead of its parent until now. Nil makes it independent.
   ///
   /// If the new parent has ended, the lifetime ends before this returns.
-  /// - Throws: ``OwnerLifetimeError/parentCycle(_:)`` if `parent` is the lifetime itself or one of its descendants;
-  ///   ``OwnerLifetimeError/alreadyEnded(_:)`` if the lifetime has ended; ``OwnerLifetimeError/neverEnds(_:)`` for ``process``. Nothing has
+  /// - Throws: ``OwnerLifetimeError/parentCycle(_:)`` if `parent` is the lifetime itself or one of its descendants.
+  ///   ``OwnerLifetimeError/alreadyEnded(_:)`` if the lifetime has ended. ``OwnerLifetimeError/neverEnds(_:)`` for ``process``. Nothing has
   ///   changed then.
   /// - Complexity: linear in the depth of the tree above `parent`.
   public func setParent(_ parent: OwnerLifetime?) throws(OwnerLifetimeError) {

@@ -124,8 +124,8 @@ public final class OwnerLifetime: Sendable {
   /// queue.async(lifetime: .process) { print("runs, whoever goes") }
   /// ```
   ///
-  /// It is alive as long as the process is. To call ``end()`` on it is a programming error, which stops the process; ``setParent(_:)``
-  /// throws. Members, children and hooks come and go with their own ends; the memory of those that have gone is given back.
+  /// It is alive as long as the process is. To call ``end()`` on it is a programming error, which stops the process. ``setParent(_:)``
+  /// throws. Members, children and hooks come and go with their own ends. The memory of those that have gone is given back.
   public static let process: OwnerLifetime = {
     let lifetime = OwnerLifetime(name: "process")
     lifetime.word.store(Flag.neverEnds, ordering: .relaxed)
