@@ -56,7 +56,7 @@ extension OwnerScopedQueue {
   }
 }
 
-/// A queue's facade. The queue keeps it; but a facade that keeps the queue, whose former queue has gone, is not kept in turn.
+/// A queue's facade. The queue keeps it. A facade whose former queue has gone keeps the queue, and is not kept in turn.
 struct FacadeReference {
   var kept: OperationQueueFacade?
   private weak var keeper: OperationQueueFacade?

@@ -14,7 +14,7 @@ extension OwnerLifetime {
   ///
   /// What is added meanwhile, by the work itself or by anybody else, is waited for as well. An owner that is given work again and again is
   /// drained when there is none for a moment, or by the time-out. What is added between that moment and the end, right after it, never
-  /// begins; nor does what is added later. Work of the owner that is suspended is waited for like any other.
+  /// begins. Nor does what is added later. Work of the owner that is suspended is waited for like any other.
   ///
   /// When the time is up the owner ends with what is left. Pending work never begins, tasks are cancelled, and bodies that run are not
   /// waited for. So it does when the calling task is cancelled. From inside work of the owner in this queue, it is drained when nothing is

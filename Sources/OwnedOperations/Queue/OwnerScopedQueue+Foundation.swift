@@ -63,7 +63,7 @@ extension OwnerScopedQueue {
     core.note { $0.statistics.count(refused: 1) }
   }
 
-  /// Adds a closure that runs when everything added before has finished; what is added later waits for it, also what the closure itself
+  /// Adds a closure that runs when everything added before has finished. What is added later waits for it, also what the closure itself
   /// adds. So a body must not wait for what is added behind a barrier that waits for the body, nor the closure for what it adds.
   /// - Complexity: linear in the queue's workers.
   public func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {

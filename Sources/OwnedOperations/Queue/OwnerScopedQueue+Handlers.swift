@@ -3,8 +3,8 @@ import Foundation
 /// Work in the background for an owner that lives on an actor, and a handler that comes back to it: one call.
 ///
 /// The work gets no owner and holds none; only the lifetime. The handler gets the owner, on the owner's actor, unless the owner has ended
-/// by then: that is decided there, right before it begins. So an owner that is confined to an actor is never touched anywhere else, and
-/// need not be Sendable.
+/// by then. That is decided there, right before the handler begins. So an owner that is confined to an actor is never touched anywhere
+/// else, and need not be Sendable.
 extension OwnerScopedQueue {
   /// Runs the work on this queue, then the handler with the owner where this was called. That is the main actor, another global actor, or
   /// inside an actor. The owner need not be Sendable.
@@ -25,8 +25,8 @@ extension OwnerScopedQueue {
   /// ```
   ///
   /// The handler is a closure of the caller's actor, and may use what that may use. It must not capture the owner: it gets it. It is called
-  /// once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's end leaves it uncalled,
-  /// and has it released in the background, with what it captured, together with work that has not begun. On the main actor it is a job of
+  /// once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's end leaves it uncalled.
+  /// Then it is released in the background, with what it captured, together with work that has not begun. On the main actor it is a job of
   /// ``main``, and handlers run in the order in which their work ended. Elsewhere they run in the order in which the actor takes its mail.
   ///
   /// Code that belongs to no actor can't call this: there would be nowhere to come back to. There, use the `onMain:` form.

@@ -10,7 +10,7 @@ extension OwnerScopedQueue {
 
   /// Runs the body with the owner, unless the owner ends first. A job: there is no `Operation` object.
   ///
-  /// The body runs on a thread of the queue's, once, and is released there; or in the background, if the owner ends first.
+  /// The body runs once, on a thread of the queue's, and is released there. If the owner ends first, it is released in the background.
   /// - Parameters:
   ///   - owner: held weakly until the body runs, strongly while it runs.
   ///   - priority: among what is ready.
@@ -68,7 +68,8 @@ extension OwnerScopedQueue {
 
   // MARK: Delayed jobs
 
-  /// Adds a job when the delay has passed, unless the owner ends first; what it captured is released at the end, not at the deadline.
+  /// Adds a job when the delay has passed, unless the owner ends first. What it captured is released at the owner's end, not at the
+  /// deadline.
   /// - Parameters:
   ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
   ///   - owner: held weakly until the body runs, strongly while it runs.
@@ -110,7 +111,7 @@ extension OwnerScopedQueue {
     }
   }
 
-  /// Adds a job when the delay has passed, unless the lifetime ends first; what it captured is released at the end, not at the deadline.
+  /// Adds a job when the delay has passed, unless the lifetime ends first. What it captured is released at that end, not at the deadline.
   /// - Parameters:
   ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
   ///   - lifetime: kept until the body has run. Its owner is not held, and the body must not capture it.

@@ -20,7 +20,7 @@ extension Protected {
   /// write is a barrier like any other (``OwnerScopedQueue/addBarrier(owner:_:)-85ulm``): what comes behind it waits.
   /// - Parameters:
   ///   - owner: held weakly until the body runs, strongly while it runs.
-  ///   - queue: the body is a barrier there: it runs when what was added before has finished. By default a queue of this object's own, to
+  ///   - queue: the body is a barrier there. It runs when what was added before has finished. By default a queue of this object's own, to
   ///     which nothing but late writes goes.
   ///   - file: of the call, for messages. Leave it out.
   ///   - line: of the call, for messages. Leave it out.
