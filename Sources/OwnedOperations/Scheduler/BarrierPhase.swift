@@ -116,7 +116,7 @@ final class BarrierPhase {
     ownerQueues.visit(body)
   }
 
-  /// An owner queue keeps its lifetime, and one without work for no reason. Those of owners that end are removed then; this is for
+  /// An owner queue keeps its lifetime, and one without work for no reason. Those of owners that end are removed then. This is for
   /// lifetimes that are only dropped. The threshold doubles with the owners that are left, so the cost per owner queue made is constant.
   private func sweepOwnerQueues() {
     for ownerQueue in idleOwnerQueues { remove(ownerQueue) }

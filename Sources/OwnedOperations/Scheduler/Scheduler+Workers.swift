@@ -137,7 +137,7 @@ extension Scheduler {
     if handoff != nil, !Mutation.handoverDoesNotYield.isOn { endHandoff() }
   }
 
-  /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
+  /// Somebody adds more. Either the worker has begun what it was given, and so has arrived, or it loses that, and will look for itself.
   mutating func endHandoff() {
     guard let worker = handoff?.object else { return }
     handoff = nil

@@ -39,8 +39,8 @@ import Synchronization
 ///
 /// Permits: who may run. All decisions are in `Scheduler+Permits`.
 ///
-/// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
-/// have a deinit of the user's, so items are released after unlocking.
+/// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any. What is released may have a
+/// deinit of the user's, so items are released after unlocking.
 struct Scheduler: ~Copyable {
   // First what every addition touches, so that it shares a few cache lines.
 

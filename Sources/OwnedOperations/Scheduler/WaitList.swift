@@ -159,7 +159,7 @@ struct WaitList {
       over += unfinished == 0 ? queueWaits.takeAll() : queueWaits.takeThose({ $0.isInside(nil) }, target: nil)
     }
     forget(over)
-    // Of those that are over, work goes on; other work goes nowhere, however many others have waited outside.
+    // Work whose waits are over goes on. Other work goes nowhere, however many others have waited outside.
     if waitingWork.count > 0, unfinished <= waitingWork.count {
       var rest = queueWaits.takeThose({ $0.inside != nil }, target: nil)
       for wait in Array(owners.values) {
