@@ -13,7 +13,7 @@ package protocol QueueDriver: AnyObject, Sendable {
   /// The call is due when the delay has passed. Any thread, outside locks.
   func add(_ call: DrivenCall, after delay: Duration)
 
-  /// Runs steps on this thread until the wait is over; or, if nothing can run any more that might end it, says so and returns.
+  /// Runs steps on this thread until the wait is over. If nothing that might end it can run any more, says so and returns.
   /// - Parameters:
   ///   - isOver: asked before each step.
   ///   - wait: what is waited for.
