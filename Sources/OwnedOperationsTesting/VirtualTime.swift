@@ -17,7 +17,7 @@ import OwnedOperations
 /// ```
 ///
 /// Nothing of such a queue runs until it is asked for. ``runNext()`` runs one piece of work, ``runUntilIdle(limit:)`` all that may run,
-/// ``advance(by:limit:)`` moves the clock as well. It runs on the thread that asks, one piece at a time. The rest is as in any queue: the
+/// ``advance(by:limit:)`` moves the clock as well. It runs on the thread that asks, one piece at a time. The rest is as in any queue. The
 /// same scheduler decides what may begin, by priorities, limits, barriers, dependencies, suspensions and owners that end.
 ///
 /// Asynchronous bodies run step by step between other work: those of `OwnedAsyncOperation`, `OwnedResultOperation`,
@@ -121,15 +121,15 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
 
   /// Runs one piece of work, or one step of a task, if one may run now.
   /// - Returns: whether one has run. Work that turns out to be held back, because only its owner's bodies hold the owner, counts.
-  /// - Complexity: beside the work, amortised constant; with a shuffled queue linear in the steps that are due, and in the queues when none
-  ///   is.
+  /// - Complexity: beside the work, amortised constant. With a shuffled queue, linear in the steps that are due, and in the queues when
+  ///   none is.
   @discardableResult
   public func runNext() -> Bool {
     run { step(isNamed: false) != nil }
   }
 
   /// Runs work until nothing may run at the current time.
-  /// - Parameter limit: how many steps to run at most: work that adds itself again and again would never end. When the limit is met, that
+  /// - Parameter limit: how many steps to run at most. Work that adds itself again and again would never end. When the limit is met, that
   ///   is said on standard error, too.
   /// - Returns: what has become of it.
   /// - Complexity: linear in the steps, each as with ``runNext()``.
@@ -198,7 +198,8 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
     return pending
   }
 
-  /// Waits that blocked their thread, could not come to their end, and returned without: what each was for, and what was pending.
+  /// Waits that blocked their thread, and returned because they could not come to their end. Each says what it was for, and what was
+  /// pending.
   public var abandonedWaits: [String] { locked { reports } }
 
   /// For the Swift runtime: a step of a task that prefers this executor.
