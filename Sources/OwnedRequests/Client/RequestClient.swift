@@ -65,7 +65,7 @@ public final class RequestClient: Sendable {
   ///   - baseURL: what relative URLs are relative to.
   ///   - queue: where handlers run by default.
   ///   - configuration: of the `URLSession` underneath. Its cache, limits of time and of connections are not used: ours are. Its additional
-  ///     headers are added to each request that has none of the name; they, and its cookies, count as what the request itself says.
+  ///     headers are added to each request that has none of the name. They, and its cookies, count as what the request itself says.
   ///   - cache: may be shared by several clients.
   public init(
     baseURL: URL? = nil, queue: OwnerScopedQueue = OwnerScopedQueue(name: "OwnedRequests.handlers"),
@@ -111,7 +111,7 @@ public final class RequestClient: Sendable {
 
   /// How many transfers go to one host (scheme, name and port) at once. By default 6. Less than one is a precondition failure.
   ///
-  /// Other clients don't count, nor other hosts: what is under way in all is limited by a queue, to which operations are added
+  /// Other clients don't count, nor other hosts. To limit what is under way in all, add operations to a queue
   /// (``operation(for:lifetime:decoding:)``).
   public var maxConcurrentRequestsPerHost: Int {
     get { hub.limits.limit }
@@ -141,7 +141,7 @@ public final class RequestClient: Sendable {
     RequestOperation(request, client: self, lifetime: lifetime, decoding: decoder)
   }
 
-  /// Makes an operation for an owner that holds a token; nothing is sent until a queue starts it.
+  /// Makes an operation for an owner that holds a token. Nothing is sent until a queue starts it.
   public func operation<Value>(
     for request: Request, owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>
   ) -> RequestOperation<Value> {
@@ -150,7 +150,7 @@ public final class RequestClient: Sendable {
 
   // MARK: Handlers
 
-  /// Sends a request, and has the handler told what came of it: once, with the owner, whatever the outcome (twice with
+  /// Sends a request, and has the handler told what came of it. It is called once, with the owner, whatever the outcome (twice with
   /// ``CachePolicy/cachedThenFresh``). If the owner ends first the transfer stops, and the handler never runs and is released.
   /// - Parameters:
   ///   - request: what to ask for.
@@ -178,7 +178,7 @@ public final class RequestClient: Sendable {
     }
   }
 
-  /// Sends a request for a lifetime, whose end stops it; the handler never runs then.
+  /// Sends a request for a lifetime, whose end stops it. Then the handler never runs.
   @discardableResult
   public func send<Value>(
     _ request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue? = nil,
@@ -226,7 +226,7 @@ public final class RequestClient: Sendable {
 
   /// Sends a request and returns the response. Cancelling the task cancels the request.
   ///
-  /// The caller holds the owner meanwhile; where it should be free to go, hand over its lifetime instead.
+  /// The caller holds the owner meanwhile. Where the owner should be free to go, hand over its lifetime instead.
   /// - Throws: ``RequestError``.
   public func response<Value>(
     to request: Request, owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>

@@ -4,7 +4,7 @@ import OwnedOperations
 /// A request as an operation: it waits for dependencies, is cancelled with its owner, and others can depend on it.
 ///
 /// Made by a ``RequestClient``. Under way it takes no thread. Its outcome is `.failed` with a ``RequestError``, or `.cancelled` with the
-/// reason, as of any owned operation; ``result`` has both in one.
+/// reason, as of any owned operation. ``result`` has both in one.
 //
 // Protocol: the result is stored before the operation finishes, so that dependents see it, and announced (to handler, waiters,
 // progress) after. Whoever turns `isSettled`, the finish or the cancellation, announces.

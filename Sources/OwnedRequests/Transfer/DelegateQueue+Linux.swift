@@ -12,8 +12,8 @@
   /// Protocol with a limit, all under `condition`:
   /// - `pieces` counts what was added and has not run. With as many as the limit, the session's sockets pause until half of them have run.
   ///   What libcurl has begun to read still comes: a hundred pieces at most. Nobody waits.
-  /// - Where they can't pause, who adds waits for room; while the disk stalls for a `slice` only, so that others go on.
-  /// - While there is no room it is looked every `patience` whether a piece has run. If none has, the disk stalls; `whenStalled` is called
+  /// - Where they can't pause, whoever adds waits for room. While the disk stalls it waits for a `slice` only, so that others go on.
+  /// - While there is no room it is looked every `patience` whether a piece has run. If none has, the disk stalls. `whenStalled` is called
   ///   once for each stall, outside the lock. A piece that has run ends the stall.
   /// - Once the session is to stop (`discard`), nothing more is taken. What comes is run at once, on the thread that adds it, and
   ///   `isDiscarding` says so there.

@@ -74,7 +74,7 @@ package enum AddressText {
     let rest = text[separators.endIndex...]
     let hasScheme = separators.contains { $0 == ":" || $0 == ";" } || separators.count > 1
     if hasScheme, !word.isEmpty, let scheme = scheme(like: word.lowercased()) { return whole("\(scheme)://\(rest)") }
-    // Another scheme is no slip of the fingers; a name and a port look like one.
+    // Another scheme is no slip of the fingers. A name and a port look like one.
     if separators.contains(":"), separators.count > 1, !word.isEmpty { return nil }
     let address = word.isEmpty ? rest : text[...]
     let authority = address.prefix { !isEndOfAuthority($0) }

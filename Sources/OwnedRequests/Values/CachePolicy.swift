@@ -6,10 +6,10 @@ public enum CachePolicy: Sendable, Hashable {
   case none
   /// What was stored less than this long ago is the answer, without asking the server.
   case forTime(Duration)
-  /// The server is asked whether what is stored is still valid (by `ETag` or `Last-Modified`); if so, it is the answer, with the source
+  /// The server is asked whether what is stored is still valid (by `ETag` or `Last-Modified`). If so, it is the answer, with the source
   /// ``ResponseSource/revalidated``.
   case revalidate
-  /// What is stored is the first answer, the server's the second. Handlers are called twice, told apart by ``Response/source``; tasks
-  /// get the first, and the second still refreshes the cache, under the lifetime of the owner.
+  /// What is stored is the first answer, the server's the second. Handlers are called twice, told apart by ``Response/source``. Tasks get
+  /// the first, and the second still refreshes the cache, under the lifetime of the owner.
   case cachedThenFresh
 }

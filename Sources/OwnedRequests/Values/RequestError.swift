@@ -31,7 +31,7 @@ public enum RequestError: Error, Sendable {
   /// The answer is not what the decoder expects. The body is the answer, up to ``RequestError/bodyLimit`` bytes; for status and
   /// headers see ``RequestOperation/head``.
   case decoding(any Error, body: Data)
-  /// A file could not be read or written; or, of a download, the disk did not answer for so long as no byte may come.
+  /// A file could not be read or written. Or, in a download, the disk did not answer for the longest time that may pass without a byte.
   case fileSystem(any Error)
   /// The request was cancelled.
   case cancelled(CancellationReason)
