@@ -6,7 +6,7 @@ final class OutputPrinter: Sendable {
   private struct Piece {
     let line: String
     let output: JobOutput?
-    /// Before each line of the output, which has been printed as it came; the rest comes before the piece's own line. Nil: all of it comes
+    /// Before each line of the output, which has been printed as it came. The rest comes before the piece's own line. Nil: all of it comes
     /// after that.
     var prefix: [UInt8]?
     /// There is more to come.

@@ -159,7 +159,7 @@ struct Listing {
   }
 }
 
-/// A shell pattern. Without a slash it is held against names, with one against paths below the root; with one at the end it is for
+/// A shell pattern. Without a slash it is held against names, with one against paths below the root. With a slash at the end it is for
 /// directories alone.
 struct Exclusion: Sendable {
   private let pattern: [UInt8]

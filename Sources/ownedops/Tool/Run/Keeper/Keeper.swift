@@ -356,7 +356,7 @@ struct Keeper {
 
   // MARK: Ends
 
-  /// What was asked to end is made to when its time is over; groups are looked at whether they are gone.
+  /// What was asked to end is made to when its time is over. Groups are looked at whether they are gone.
   private mutating func heedDeadlines() {
     let now = ContinuousClock.now
     for (id, job) in jobs {

@@ -1,7 +1,7 @@
 import Foundation
 import OwnedOperations
 
-/// Jobs go to Slurm in topological order, as many as the window holds; equal ones as arrays.
+/// Jobs go to Slurm in topological order, as many as the window holds. Equal ones go as arrays.
 extension SlurmSession {
   func submit() {
     guard mustSubmit, interruptions == 0, awaySince == nil, journal.failure == nil, calls.count < Self.mostAtOnce else { return }
