@@ -31,8 +31,8 @@ extension OwnerScopedQueue {
     main.runOnMain(lifetime, OwnerHold.of(owner, lifetime), priority, ErasedOwnerBody.erase(onMain: body))
   }
 
-  /// Runs the body on the main actor, as a job of ``main``, unless the owner ends first. From any thread. The owner is Sendable, such as one
-  /// whose class is `@MainActor`.
+  /// Runs the body on the main actor, as a job of ``main``, unless the owner ends first. From any thread. The owner is Sendable, such as
+  /// one whose class is `@MainActor`.
   ///
   /// ```swift
   /// @MainActor final class Model {

@@ -4,7 +4,7 @@ import OwnedOperations
 /// One run of a graph on a cluster, from the first submission until Slurm has nothing of it any more.
 ///
 /// Slurm places, starts, limits and kills. Dependencies between jobs that are with it are its affair, too. Here is what Slurm does not
-/// know: owners and their ends, what a failure means for the rest, how many jobs it is to be given.
+/// know: owners and their ends, what a failure means for the rest, how many jobs it gets.
 ///
 /// Rules of the session:
 /// - All that is decided is decided on one thread, in ``run()``. Others post to the mailbox.
