@@ -32,7 +32,7 @@ import Synchronization
 /// over, or all of the entry. An entry without observations goes, and its registration with it.
 final class ObservationTable: @unchecked Sendable {  // by the protocol above
   private weak var center: (any ObservableCenter)?  // written by the initialiser only
-  /// Of the center, which may have gone.
+  /// The address of the center, which may have gone.
   private let address: UnsafeMutableRawPointer
   private let lock = Lock()
   private var names: [Notification.Name: ObservedName] = [:]
