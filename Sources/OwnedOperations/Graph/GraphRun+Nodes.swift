@@ -77,7 +77,7 @@ extension GraphRun {
     }
   }
 
-  /// Of a bundle, the first node, and the others are pushed.
+  /// Takes the first node of a bundle in hand, and pushes the others.
   private func takeInHand(_ number: UInt32, _ stack: NodeStack) -> UInt32? {
     guard number >= structure.nodeCount else { return claim(number) ? number : nil }
     var last: UInt32?

@@ -54,7 +54,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
 
   nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
 
-  /// Of `counts`.
+  /// A bit of `counts`.
   static let predecessorFailed: UInt32 = 1 << 31
 
   enum NodeState: UInt8 {
@@ -103,7 +103,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
     return outcome(of: node.index)
   }
 
-  /// Of all nodes, in the order in which they were made; nil for those that have not finished.
+  /// The outcomes of all nodes, in the order in which they were made; nil for those that have not finished.
   /// - Complexity: linear in the nodes.
   public var outcomes: [OperationOutcome?] { (0..<UInt32(structure.nodeCount)).map { outcome(of: $0) } }
 

@@ -13,7 +13,7 @@ final class GraphStorage: Sendable {
     var attributes: ContiguousArray<NodeAttributes> = []
     var edges: ContiguousArray<GraphEdge> = []
     var names: [UInt32: String] = [:]
-    /// Of the graph first, then those of nodes, each once.
+    /// That of the graph first, then those of nodes, each once.
     var lifetimes: [OwnerLifetime]
     var lifetimeIndexes: [ObjectIdentifier: Int] = [:]
     var lastLifetimeIndex = 0

@@ -16,7 +16,7 @@ final class GraphStructure: Sendable {
   /// How many nodes have no successors.
   let sinkCount: Int
   private let names: [UInt32: String]
-  /// Of the graph first.
+  /// That of the graph first.
   let lifetimes: [OwnerLifetime]
   let nodeCountsByLifetime: [Int]
   /// The names of the nodes of one cycle, each depending on the next; nil if there is none.
