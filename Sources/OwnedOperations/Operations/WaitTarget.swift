@@ -97,7 +97,7 @@ enum WaitTarget {
     let owner: ObjectIdentifier?
   }
 
-  /// Of a scheduler, to ask at a time.
+  /// How many operations of a scheduler to ask at a time.
   private static let mostOperations = 1000
 }
 
