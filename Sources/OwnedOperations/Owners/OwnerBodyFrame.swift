@@ -12,7 +12,7 @@ struct OwnerBodyFrame {
   /// A wait of the thread's has counted the body out, and is to count it in again.
   private var isCountedOut = false
 
-  /// Of a body that begins on this thread.
+  /// The frame of a body that begins on this thread.
   @inline(__always)  // for each owner that a worker comes to
   init(_ hold: Borrowed<OwnerHold>) {
     unretainedHold = hold

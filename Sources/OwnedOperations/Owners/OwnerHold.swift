@@ -35,7 +35,7 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// Where there is an Objective-C runtime, references in autorelease pools count as somebody else's: work goes on until they are gone.
 final class OwnerHold: Sendable {
   private let object: MemoryReference
-  /// Those who add work compare the object, those who run it write the word: not in one cache line.
+  /// Keeps `object` and `word` in different cache lines. Those who add work compare the object, those who run it write the word.
   private let padding: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0, 0)
   private let word = Atomic<UInt64>(0)
   private let references = ModelPoint()
