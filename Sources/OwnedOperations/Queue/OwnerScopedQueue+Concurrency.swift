@@ -159,7 +159,7 @@ private final class TurnResult<T: Sendable>: Sendable {
 /// A weak reference to an owner, for bodies that may be suspended for long.
 public struct WeakOwner<Owner: AnyObject & Sendable>: Sendable {
   private let reference: WeakReference<Owner>
-  /// Of the owner.
+  /// The lifetime of the owner.
   public let lifetime: OwnerLifetime
 
   /// Makes a reference that doesn't hold the owner.

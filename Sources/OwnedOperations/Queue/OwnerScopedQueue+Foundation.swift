@@ -152,7 +152,7 @@ extension OwnerScopedQueue {
     }
   }
 
-  /// Of the threads that the work runs on. A change counts for workers that are dispatched from then on.
+  /// The quality of service of the threads that the work runs on. A change counts for workers that are dispatched from then on.
   /// - Complexity: constant to read, linear in the queue's workers to set.
   public var qualityOfService: QualityOfService {
     get { core.read { $0.qualityOfService } }

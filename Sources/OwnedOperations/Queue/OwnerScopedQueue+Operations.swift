@@ -80,9 +80,9 @@ extension OwnerScopedQueue: OperationScheduler {
   func mayHaveWorkToBegin(ofOwnerIn hold: OwnerHold) -> Bool {
     let worker = Worker.current.flatMap { $0.works(for: core) ? $0 : nil }
     return core.mutate { scheduler, _ in
-      // What is over is not to begin. Of a job that is over and goes on with nested work, only the latter executes.
+      // What is over is not to begin. A job that is over may go on with nested work. Then only that work executes.
       scheduler.settleAll()
-      // Of what operations wait for is known, but not of what jobs do.
+      // What operations wait for is known, what jobs wait for is not.
       var hasWork = scheduler.waiting > (worker?.isWaiting ?? false ? 1 : 0)
       for phase in scheduler.phases where phase.unfinished > 0 {
         phase.forEachOwnerQueue { ownerQueue in
