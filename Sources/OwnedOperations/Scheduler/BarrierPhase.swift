@@ -310,7 +310,7 @@ final class BarrierPhase {
       flow.voidTickets -= void
       runQueues[level].useFirst(void)
     } else {
-      // Of a line one, and nothing behind it, which would come before the rest of the line.
+      // Only one job of a line, and nothing behind it, which would come before the rest of the line.
       let isLine = flow.line != nil
       let most = isLine ? 1 : min(limit - batch.count, tickets)
       let taken = batch.fill(from: flow, limit: most, age: age, pool: &pool)
@@ -369,7 +369,7 @@ final class BarrierPhase {
   }
 
   private func bringBackHeld(of flow: Flow, level: Int) {
-    // Of a line the oldest is enough: its end brings the next. All of them would only be held again, one by one, by whoever comes to them.
+    // The oldest of a line is enough: its end brings the next. All of them would only be held again, one by one, by whoever comes to them.
     repeat {
       guard let (age, tickets) = flow.held.takeOldest() else { return }
       runQueues[level].bringBack(RunQueue.Entry(flow: flow, tickets: tickets, age: Mutation.heldTurnLosesItsAge.isOn ? 0 : age))

@@ -21,7 +21,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
 
   // Guarded by the queue's lock.
   private var flows: Flows = (nil, nil, nil, nil, nil)
-  /// Of its lines that have work. Most owners never have one.
+  /// The flows of its lines that have work. Most owners never have one.
   private var lines: LineFlows?
   /// Pending, taken by a worker, or executing.
   private(set) var unfinished = 0

@@ -25,14 +25,14 @@ class ScheduledWorker: BlockingObserver {
   final let permit = Permit()
   /// Blocked in code of the user's that is no body, or was until it looks for work again.
   final var isOutside = false
-  /// Of the batch, among all of the queue.
+  /// The number of the batch, among all of the queue.
   final var serial: UInt64 = 0
   final var lastSeen = Sighting()
   final var barrier: (@Sendable () -> Void)?
   /// The last batch was of one item by rule, not for lack of others. Read by the thread.
   final var takesOne = false
 
-  // Of the draining thread, which has the lock when the scheduler looks at them.
+  // These belong to the draining thread, which has the lock when the scheduler looks at them.
   final var batchSize = 1
   /// How long the items of the last batch took each, in nanoseconds; nil if there was none.
   final var lastItemTime: UInt64?

@@ -216,6 +216,6 @@ extension Scheduler {
 extension ProcessorShare {
   /// Whether that many bodies at a time, and one more, leave a quarter of the processors unused.
   ///
-  /// What bodies use together can't be more than there is: were all of it theirs, there would be room for ever more of them.
+  /// The bound is less than all processors. Bodies together can't use more than all, so there would be room for ever more of them.
   func leavesRoom(beside bodies: Int, of processors: Int) -> Bool { (bodies + 1) * value <= processors * Self.whole * 3 / 4 }
 }

@@ -65,7 +65,7 @@ struct Scheduler: ~Copyable {
   var detached = 0
   /// How long a work item has taken lately, in nanoseconds.
   var itemTime = Self.unknownTime
-  /// Of bodies, lately.
+  /// What bodies have used of the processors lately.
   var processorShare = ProcessorShare()
   /// How many there are.
   let processors: Int
@@ -90,9 +90,9 @@ struct Scheduler: ~Copyable {
   /// One that is over, to be used again: half of what a barrier costs is the memory of its phase.
   private var formerPhase: BarrierPhase?
   var pool = ChunkPool()
-  /// Of `yielded`, those whose wait is over and who need a permit to go on.
+  /// Those of `yielded` whose wait is over, and who need a permit to go on.
   var returning = ReturningList()
-  /// Of the asynchronous operations whose tasks wait for work of the queue, or have waited, and that have not finished.
+  /// The permits of unfinished asynchronous operations whose tasks wait, or have waited, for work of the queue.
   var taskPermits: [ObjectIdentifier: TaskPermit] = [:]
   /// What is to be released after unlocking.
   var deferredReleases: [TakenWork] = []

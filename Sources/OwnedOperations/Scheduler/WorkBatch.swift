@@ -35,9 +35,9 @@ final class WorkBatch {
   /// What there is to know of a work item. Side by side, because a batch is often of one item, for which each cache line counts.
   private struct Entry: ~Copyable {
     let flow: Borrowed<Flow>
-    /// Of the item's owner, to be compared: flow and owner queue may go with what others take away.
+    /// The lifetime of the item's owner, to be compared: flow and owner queue may go with what others take away.
     let lifetime: UnsafeMutableRawPointer?
-    /// Of its ticket, by which it goes back.
+    /// The age of its ticket, by which it goes back.
     let age: UInt64
     /// Bit 0: a job, or a node, has begun. Bit 1: the item is over, `result` says how. Bit 2: it is a job, whose `result` counts, and it
     /// goes on with nested work. The rest: how many graph nodes, or nested jobs, it has led to that are over and succeeded.
@@ -56,9 +56,9 @@ final class WorkBatch {
   // Guarded by the queue's lock, which makes their accesses exclusive.
   @exclusivity(unchecked) private(set) var count = 0
   @exclusivity(unchecked) private var settled = 0
-  /// Of the first item that is not settled.
+  /// How many nodes of the first item that is not settled are counted.
   @exclusivity(unchecked) private var settledNodes = 0
-  /// Of that item, if it goes on with nested work.
+  /// Whether the result of that item is counted, if it goes on with nested work.
   @exclusivity(unchecked) private var isResultSettled = false
   @exclusivity(unchecked) private(set) var level = 0
   /// Whether, when `settle` was called last, the work of the item that was not over had begun and was not counted. Such work is a job or a
@@ -249,7 +249,7 @@ final class WorkBatch {
   /// The item is over; what it captured may still have to go.
   @inline(__always)  // for each job
   func setOver(_ result: Result, at index: Int) {
-    // Of a work item that counts itself others may read it by now: it was written when the item began.
+    // Others may by now read the result of a work item that counts itself: it was written when the item began.
     if result != .countsItself { entries[index].result = result }
     entries[index].progress.store(entries[index].progress.load(ordering: .relaxed) | Self.over, ordering: .releasing)
   }
@@ -303,14 +303,14 @@ final class WorkBatch {
   /// A nested job is over, and another has not been taken in hand. What it captured may still have to go.
   func setNestedOver(_ over: Int) { setProgress(over << Self.nodesShift | Self.leads | Self.over) }
 
-  /// Of the item that was put in last.
+  /// The flow of the item that was put in last.
   var lastFlow: Borrowed<Flow>? { count > 0 ? entries[count - 1].flow : nil }
 
   /// Whether the worker has begun a work item since the batch was filled. A hint, but under the lock: what has been reclaimed never will
   /// be.
   var hasBegun: Bool { Self.split(cursor.load(ordering: .acquiring)).next > 0 }
 
-  /// Of the item begun last, if that is of a line and has not been counted. Under the lock.
+  /// The flow of the item begun last, if that item is of a line and has not been counted. Under the lock.
   var currentFlow: Flow? {
     let next = Self.split(cursor.load(ordering: .relaxed)).next
     guard next > settled else { return nil }
