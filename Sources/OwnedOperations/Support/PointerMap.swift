@@ -4,7 +4,7 @@
 /// Whoever has it takes an address out before another object can get it, or asks the value whose it is.
 ///
 /// Open addressing with linear probing, at most half full. What stood behind one that is taken out moves up, so no marks are left behind.
-/// Key and value lie side by side. Of many owners none is in a cache, and a look waits for one line of memory, not two. The memory comes
+/// Key and value lie side by side. With many owners none is in a cache, and a look waits for one line of memory, not two. The memory comes
 /// with the first value, and shrinks with the count.
 struct PointerMap<Value>: ~Copyable {
   private struct Slot {

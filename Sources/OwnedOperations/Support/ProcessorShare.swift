@@ -3,7 +3,7 @@
 ///
 /// What is measured counts by its length; the older it is, the less.
 struct ProcessorShare: Equatable {
-  /// Of bodies that ran one after the other on one thread, in nanoseconds.
+  /// What bodies that ran one after the other on one thread have used, in nanoseconds.
   struct Use: Equatable {
     let processorTime: UInt64
     let time: UInt64
@@ -12,7 +12,7 @@ struct ProcessorShare: Equatable {
   /// A share of one.
   static let whole = 1024
   private static let least = whole / 64
-  /// Of so many nanoseconds of bodies more, half is forgotten of what was measured before.
+  /// After so many more nanoseconds of bodies, half of what was measured before is forgotten.
   private static let memory: UInt64 = 20_000_000
 
   private var processorTime: UInt64 = 0

@@ -43,7 +43,8 @@ struct ReadWriteLock: ~Copyable, @unchecked Sendable {  // pointers to atomics a
     private static let mostShardBits = 5
   #endif
   private static let pause = 10
-  /// Of the number of shards, a power of two: several for each processor, so that two threads that run seldom share one.
+  /// The logarithm of the number of shards, which is a power of two. There are several for each processor, so that two threads that run
+  /// seldom share one.
   private static let shardBits: Int = {
     var bits = 1
     while 1 << bits < 4 * sysconf(Int32(_SC_NPROCESSORS_ONLN)), bits < mostShardBits { bits += 1 }

@@ -35,7 +35,7 @@
       thread.past = event
     }
 
-    /// Of a thread that is about to go on because of anything that others have done.
+    /// The pasts of all threads. They belong to the past of a thread that goes on because of anything that others have done.
     var allPasts: UInt64 { threads.reduce(0) { ModelHash.of($0, $1.past) } }
 
     /// The same for runs that go on in the same ways, given the same decisions. Others share it by a chance of one in 2^64 for each two.
