@@ -56,7 +56,7 @@ final class DownloadFile: Sendable {
     /// What the present attempt has asked to go on from; zero for the whole.
     var asked: Int64 = 0
     var url = ""
-    /// Of the first `offset` bytes, if it will be asked for.
+    /// The hash of the first `offset` bytes, if it will be asked for.
     var hasher: SHA256?
     var startsOver = false
     var isWhole = false
