@@ -145,7 +145,7 @@ final class HostLimits: Sendable {
     for grant in grants { grant() }
   }
 
-  /// Grants nothing while the body runs: it takes away many who wait, and who have turns.
+  /// Grants nothing while the body runs. The body takes away many who wait, and many who have turns.
   func withoutGrants(_ body: () -> Void) {
     state.withLock { $0.pauses += 1 }
     body()

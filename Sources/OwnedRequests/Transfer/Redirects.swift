@@ -8,7 +8,7 @@ import Foundation
 struct Outgoing: Sendable {
   var urlRequest: URLRequest
   var body: RequestBody
-  /// Of an answer that is stored. The request has them where they hold.
+  /// The validators of an answer that is stored. The request has them where they hold.
   var validators: Validators?
 
   /// Whether the request says who asks. Its answer is for nobody else.
