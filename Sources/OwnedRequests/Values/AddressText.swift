@@ -9,8 +9,8 @@ package enum AddressText {
   /// The address without user and password, as it may be kept in a log.
   package static func shown(_ url: URL) -> String { shown(url.absoluteString) }
 
-  /// A text that was given as an address, without what may be user and password. Of one that is none, all before the last `@` is hidden:
-  /// a password that was not escaped may contain anything.
+  /// A text that was given as an address, without what may be user and password. In a text that is no address, all before the last `@` is
+  /// hidden: a password that was not escaped may contain anything.
   package static func shown(_ text: String) -> String {
     let start = endOfScheme(of: text)
     let isWhole = URLComponents(string: text).map { $0.scheme != nil && $0.host?.isEmpty == false } ?? false

@@ -40,8 +40,8 @@ public enum RequestError: Error, Sendable {
   /// What was downloaded is not what was expected: its length, its checksum, or the part of it that the server sent.
   case unexpectedContent(String)
 
-  /// How many bytes of an answer an error keeps: one mebibyte. What a server sends beyond that with a status that nobody accepts is not
-  /// waited for: the request is over, and its connection is closed.
+  /// How many bytes of an answer an error keeps: one mebibyte. If nobody accepts the status, what the server sends beyond that is not
+  /// waited for. The request is over then, and its connection is closed.
   public static let bodyLimit = 1 << 20
 
   /// So much of a body as an error keeps, without what holds the rest in memory.
