@@ -45,7 +45,7 @@ struct JobAdmission {
     left = all
   }
 
-  /// Of the last minute, as the system counts it; 0 where it does not tell.
+  /// The load of the last minute, as the system counts it; 0 where it does not tell.
   static var currentLoad: Double {
     var load = 0.0
     return getloadavg(&load, 1) == 1 ? load : 0

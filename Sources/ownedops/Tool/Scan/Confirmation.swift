@@ -5,7 +5,7 @@ import Foundation
 /// Rules:
 /// - At most ``CandidateReader/mostAtOnce`` files are open. A class of files is divided as soon as pieces differ, and one that is alone is
 ///   read no further.
-/// - Of more files, each is first hashed, so that few that differ are read again and again.
+/// - If there are more files, each is hashed first, so that few that differ are read again and again.
 /// - A file that can't be read any more is in no class.
 struct Confirmation {
   let reader: CandidateReader

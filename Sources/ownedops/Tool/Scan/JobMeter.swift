@@ -12,15 +12,15 @@ import Synchronization
 ///
 ///     under way at the end <= places - bodies running at the stamp
 ///
-/// and every late body beyond that number began after the end, for certain. It is never more than the number of places. Of the jobs that a
-/// queue starts too late, only so few can pass for under way, and they are shown as such. In the midst of a scan, with every place at work,
+/// and every late body beyond that number began after the end, for certain. It is never more than the number of places. Only so few of the
+/// jobs that a queue starts too late can pass for under way, and they are shown as such. In the midst of a scan, with every place at work,
 /// it is 0.
 ///
 /// Bodies running at the stamp: those begun in time, counted before the stamp is taken, less those of them that have returned, counted
 /// after. A body first looks for the stamp, and only if there is none is it counted as begun in time. So no body is late and running both.
-/// What happens between the two counts makes running bodies seem fewer, and the allowance greater, never the other way. What begins after
-/// the stamp is taken and before it is there for all to see, a few instructions later, passes for begun in time. All of these are
-/// sequentially consistent.
+/// What happens between the two counts makes running bodies seem fewer, and the allowance greater, never the other way. The stamp is there
+/// for all to see a few instructions after it is taken. What begins in between passes for begun in time. All of these are sequentially
+/// consistent.
 final class JobMeter: Sendable {
   private let submittedCount = Atomic<Int>(0)
   private let inTimeCount = Atomic<Int>(0)

@@ -20,7 +20,7 @@ struct KeeperJournal {
   private var nextLook = ContinuousClock.now
   /// Nil: nothing is to be synchronized, or a runner does it.
   private var nextSync: ContinuousClock.Instant?
-  /// Of the wall clock: when the holder of the lease is known to have spoken.
+  /// When the holder of the lease is known to have spoken, by the wall clock.
   private var heartbeat: Double
   /// Without a runner the keeper speaks for it.
   private var standsIn = false

@@ -73,7 +73,7 @@ enum SlurmCommand {
     }
   }
 
-  /// Of a cluster that can be asked what has become of jobs, before there are any.
+  /// The cluster's limits. Before there are any jobs, makes sure that the cluster can be asked what has become of them.
   static func limits() throws(UsageError) -> SlurmLimits {
     let limits = SlurmLimits(try answer(to: ["scontrol", "show", "config"]))
     _ = try answer(to: SlurmRow.words)
