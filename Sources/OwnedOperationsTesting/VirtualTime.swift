@@ -16,8 +16,8 @@ import OwnedOperations
 /// time.advance(by: .seconds(60))  // takes no time, and shows nothing
 /// ```
 ///
-/// Nothing of such a queue runs until it is asked for: ``runNext()`` runs one piece of work, ``runUntilIdle(limit:)`` all that may run,
-/// ``advance(by:limit:)`` moves the clock as well. It runs on the thread that asks, one piece at a time. The rest is as in any queue: the
+/// Nothing of such a queue runs until it is asked for. ``runNext()`` runs one piece of work, ``runUntilIdle(limit:)`` all that may run,
+/// ``advance(by:limit:)`` moves the clock as well. It runs on the thread that asks, one piece at a time. The rest is as in any queue. The
 /// same scheduler decides what may begin, by priorities, limits, barriers, dependencies, suspensions and owners that end.
 ///
 /// Asynchronous bodies run step by step between other work: those of `OwnedAsyncOperation`, `OwnedResultOperation`,
@@ -36,11 +36,11 @@ import OwnedOperations
 /// print(try await task.value)
 /// ```
 ///
-/// What waits on another clock, another actor or another thread goes on there, in real time: ``Outcome/suspendedElsewhere`` names it, and
-/// a test that has waited for it calls ``runUntilIdle(limit:)`` again.
+/// What waits on another clock, another actor or another thread goes on there, in real time. ``Outcome/suspendedElsewhere`` names it, and a
+/// test that has waited for it calls ``runUntilIdle(limit:)`` again.
 ///
-/// A wait that blocks the thread, such as `waitUntilAllOperationsAreFinished()`, runs work until it is over, and moves the clock if nothing
-/// else is left to run. If it can't come to its end, it says so on standard error and in ``abandonedWaits``, and returns. (The waits of
+/// A wait that blocks the thread, such as `waitUntilAllOperationsAreFinished()`, runs work until it is over. If nothing else is left to
+/// run, it moves the clock. If it can't come to its end, it says so on standard error and in ``abandonedWaits``, and returns. (The waits of
 /// plain `Operation` objects are Foundation's own, and do block.)
 ///
 /// A queue keeps its time, and the time a queue that has work which may run, as threads do. All members may be used from any thread; work
@@ -83,9 +83,9 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   }
 
   /// Makes a time that begins at zero.
-  /// - Parameter seed: what queues with the order ``WorkOrder/shuffled`` choose by. The same seed gives the same order, but for one thing:
-  ///   when an owner ends while a task of its own is under way, the task and the owner's operations come to their ends in the background,
-  ///   in either order.
+  /// - Parameter seed: what queues with the order ``WorkOrder/shuffled`` choose by. The same seed gives the same order, but for one thing.
+  ///   An owner may end while a task of its own is under way. Then the task and the owner's operations come to their ends in the
+  ///   background, in either order.
   public init(seed: UInt64 = 0) { generator = SeededGenerator(seed: seed) }
 
   // MARK: The clock
@@ -121,15 +121,15 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
 
   /// Runs one piece of work, or one step of a task, if one may run now.
   /// - Returns: whether one has run. Work that turns out to be held back, because only its owner's bodies hold the owner, counts.
-  /// - Complexity: beside the work, amortised constant; with a shuffled queue linear in the steps that are due, and in the queues when none
-  ///   is.
+  /// - Complexity: beside the work, amortised constant. With a shuffled queue, linear in the steps that are due, and in the queues when
+  ///   none is.
   @discardableResult
   public func runNext() -> Bool {
     run { step(isNamed: false) != nil }
   }
 
   /// Runs work until nothing may run at the current time.
-  /// - Parameter limit: how many steps to run at most: work that adds itself again and again would never end. When the limit is met, that
+  /// - Parameter limit: how many steps to run at most. Work that adds itself again and again would never end. When the limit is met, that
   ///   is said on standard error, too.
   /// - Returns: what has become of it.
   /// - Complexity: linear in the steps, each as with ``runNext()``.
@@ -142,8 +142,8 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
     }
   }
 
-  /// Moves the clock, and runs what may run now and what becomes due on the way, in the order of the deadlines: when the clock stands at
-  /// one, everything runs before it goes on.
+  /// Moves the clock, and runs what may run now and what becomes due on the way, in the order of the deadlines. When the clock stands at a
+  /// deadline, everything runs before the clock goes on.
   /// - Parameters:
   ///   - duration: how far. A negative one is a precondition failure.
   ///   - limit: how many steps to run at most. When it is met, the clock stays where it is by then.
@@ -198,7 +198,8 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
     return pending
   }
 
-  /// Waits that blocked their thread, could not come to their end, and returned without: what each was for, and what was pending.
+  /// Waits that blocked their thread, and returned because they could not come to their end. Each says what it was for, and what was
+  /// pending.
   public var abandonedWaits: [String] { locked { reports } }
 
   /// For the Swift runtime: a step of a task that prefers this executor.

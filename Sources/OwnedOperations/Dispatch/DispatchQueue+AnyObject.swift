@@ -13,13 +13,13 @@ extension DispatchQueue {
   /// ```
   ///
   /// The object is held weakly until the body runs, and strongly while it runs. The body must not capture it: it gets it. When the object
-  /// ends, the body and all it captures are released in the background, at once; if the body runs, it runs to its end.
+  /// ends, the body and its captures are released at once, in the background. A body that is running runs to its end.
   ///
   /// The lifetime is that of ``OwnerLifetime/of(_:)-(AnyObject)``, which is looked up by address at every call. Where a great many blocks
   /// are submitted, fetch the lifetime once and use the `lifetime:` form, or store a token.
   /// - Parameters:
   ///   - owner: the object whose deinit cancels the body.
-  ///   - group: entered now; left when the body has run and been released, or has been released because the owner ended.
+  ///   - group: entered now. Left when the body has been released, after it ran or because the owner ended.
   ///   - qos: as for GCD's own `async`.
   ///   - flags: as for GCD's own `async`.
   ///   - body: called at most once, on this queue.

@@ -13,7 +13,7 @@ extension DispatchQueue {
   /// suspended. The pending block keeps the lifetime, but not the owner: the body must not capture it. Constant time.
   /// - Parameters:
   ///   - lifetime: its end cancels the body.
-  ///   - group: entered now; left when the body has run and been released, or has been released because the lifetime ended.
+  ///   - group: entered now. Left when the body has been released, after it ran or because the lifetime ended.
   ///   - qos: as for GCD's own `async`.
   ///   - flags: as for GCD's own `async`.
   ///   - body: called at most once, on this queue.

@@ -21,7 +21,7 @@ extension DispatchQueue {
   /// reference to the owner may go on this queue then. Constant time.
   /// - Parameters:
   ///   - owner: the object whose end cancels the body.
-  ///   - group: entered now; left when the body has run and been released, or has been released because the owner ended.
+  ///   - group: entered now. Left when the body has been released, after it ran or because the owner ended.
   ///   - qos: as for GCD's own `async`.
   ///   - flags: as for GCD's own `async`.
   ///   - body: called at most once, on this queue.

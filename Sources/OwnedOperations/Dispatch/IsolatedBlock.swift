@@ -2,7 +2,7 @@
 /// `PendingBlock`.
 ///
 /// The owner may be an object that only this actor may touch. So it is retained, called and released on the actor, and nowhere else. The
-/// actor itself is held from the moment at which the block stands in its mailbox, and not before: an actor keeps whatever lives in it.
+/// actor itself is held once the block stands in its mailbox. It isn't held before, because an actor keeps whatever lives in it.
 final class IsolatedBlock: PendingBlock, @unchecked Sendable {  // as its base class; `actor` is written by the initialiser only
   private var body: ErasedOwnerBody.Body?
   private let hold: OwnerHold

@@ -1,11 +1,11 @@
 import Dispatch
 import Foundation
 
-/// Which code runs on the main queue, and which queue is the main one: where there is no Objective-C runtime, `DispatchQueue.main` is
-/// another object each time.
+/// Which code runs on the main queue, and which queue is the main one. Without an Objective-C runtime, `DispatchQueue.main` is another
+/// object each time.
 ///
-/// To run on the main queue is more than being on the main thread: in a program whose `main` is asynchronous, on Linux, the main thread has
-/// gone, and the main queue runs on others.
+/// To run on the main queue is more than to be on the main thread. On Linux, in a program whose `main` is asynchronous, the main thread has
+/// gone, and the main queue runs on other threads.
 enum MainQueue {
   private static let key = DispatchSpecificKey<Bool>()
   private static let mark: Void = DispatchQueue.main.setSpecific(key: key, value: true)

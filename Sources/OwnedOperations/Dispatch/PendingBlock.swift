@@ -3,17 +3,17 @@ import Synchronization
 
 /// A block on its way through a dispatch queue on behalf of an owner: what the queue holds in place of the body.
 ///
-/// The queue may hold it for as long as it likes (it is busy, suspended, or the deadline is an hour away): the body is here, not in
-/// the queue's block, and goes when the owner ends.
+/// The queue may hold it for long: it is busy, suspended, or the deadline is an hour away. The body is stored here, not in the queue's
+/// block, and is released when the owner ends.
 ///
 /// ## Protocol
 ///
-/// `isClaimed` goes from false to true. Whoever turns it owns the body from then on: the queue's thread that is about to run it, or the
-/// reaper that heard of the owner's end; before, nobody touches it after the initialiser. Claiming acquires and releases. A block claimed
-/// to run reads the lifetime's state after the claim, and that load decides.
+/// `isClaimed` goes from false to true. Whoever turns it owns the body from then on: the queue's thread that will run it, or the reaper of
+/// the ended owner. Before that, nobody touches the body after the initialiser. Claiming acquires and releases. A block claimed to run
+/// reads the lifetime's state after the claim, and that load decides.
 ///
 /// A block whose owner only bodies hold gives the claim back, and comes to the queue again when somebody else holds the owner
-/// (`OwnerHold`). The end of a lifetime that came in between has found it claimed; so it is asked for once more after that.
+/// (`OwnerHold`). A lifetime that ended in between has found the block claimed. So after that the lifetime is asked once more.
 class PendingBlock: LifetimeMember, HeldBackWork, @unchecked Sendable {  // by the protocol above; what is added is the claimer's
   final let lifetime: OwnerLifetime
   static let memberKind: MemberKind = MemberKind(of: PendingBlock.self)

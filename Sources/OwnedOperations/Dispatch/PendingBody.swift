@@ -1,7 +1,6 @@
 import Dispatch
 
-/// A body whose group has been entered, and is left when the body has been released: after it ran, or when its owner ended,
-/// whichever way it goes.
+/// A body in a group. The group is entered first, and left when the body has been released: after it ran, or when its owner ended.
 final class GroupedBody<Body: Sendable>: Sendable {
   nonisolated(unsafe) private(set) var body: Body?  // written in the deinit only
   private let group: DispatchGroup

@@ -2,13 +2,13 @@
   import Foundation
   import Synchronization
 
-  /// Key-value observing on behalf of an owner, where there is an Objective-C runtime: the observation leaves with the owner, or with the
+  /// Key-value observing on behalf of an owner, where there is an Objective-C runtime. The observation ends with the owner or with the
   /// object, whichever goes first.
   extension NSObjectProtocol where Self: NSObject {
     /// Calls the handler with the owner when the value changes, until the owner or this object ends. It keeps neither alive.
     ///
     /// The handler runs on the thread that makes the change. A change that is made while the owner ends calls it or doesn't, by one
-    /// decision; afterwards none does. It is skipped while nothing but bodies and handlers of the owner's holds the owner.
+    /// decision. Later changes don't. It is skipped while nothing but bodies and handlers of the owner's holds the owner.
     /// - Parameters:
     ///   - keyPath: what is observed; as with Foundation's own `observe`.
     ///   - options: what the changes carry.
@@ -23,11 +23,11 @@
       observe(keyPath, options, owner, owner.lifetimeToken.lifetime, changeHandler)
     }
 
-    /// Calls the handler with the owner, an object that holds no token, when the value changes, until the owner or this object ends. It
-    /// keeps neither alive.
+    /// Calls the handler with the owner when the value changes, until the owner or this object ends. The owner is an object that holds no
+    /// token. The observation keeps neither alive.
     ///
     /// The handler runs on the thread that makes the change. A change that is made while the owner ends calls it or doesn't, by one
-    /// decision; afterwards none does. It is skipped while nothing but bodies and handlers of the owner's holds the owner.
+    /// decision. Later changes don't. It is skipped while nothing but bodies and handlers of the owner's holds the owner.
     /// - Parameters:
     ///   - keyPath: what is observed; as with Foundation's own `observe`.
     ///   - options: what the changes carry.
@@ -62,9 +62,9 @@
 
   /// Key-value observing that leaves by itself. It need not be kept; keep it to be able to call ``invalidate()``.
   public final class OwnedKeyValueObservation: Sendable {
-    // Protocol, as `OwnedObservation`'s: `isOver` goes from false to true, once, and is asked right before each call of the handler, the
-    // owner's lifetime last. Whoever turns it ends what Foundation has, and releases the handler: on its own thread, or in the background
-    // at an end.
+    // The protocol is `OwnedObservation`'s. `isOver` goes from false to true, once, and is asked right before each call of the handler. The
+    // owner's lifetime is asked last. Whoever turns `isOver` ends what Foundation has, and releases the handler: on its own thread, or in
+    // the background at an end.
 
     /// What an end ends.
     private struct State {
@@ -86,7 +86,7 @@
     /// False once the owner or the observed object has ended, or `invalidate()` was called. The handler doesn't begin any more.
     public var isValid: Bool { !isOver.load(ordering: .acquiring) && objectLifetime.isAlive && lifetime.isAlive }
 
-    /// Ends the observation, and releases the handler. When this returns, the handler doesn't begin any more; a call that is under way goes
+    /// Ends the observation, and releases the handler. When this returns, the handler doesn't begin any more. A call that is under way goes
     /// on. Any thread, also from inside the handler.
     public func invalidate() { end(inBackground: false) }
 

@@ -2,10 +2,10 @@ import Foundation
 
 /// Ending many observations at once. What was registered with Foundation's own calls stays.
 ///
-/// When one of these returns, no handler of those observations begins any more; a call that is under way on another thread, or that this is
-/// made from, goes on. Deliveries that wait on a queue are dropped. What was captured is released on this thread.
+/// When one of these returns, no handler of those observations begins any more. A call goes on that is under way on another thread, or from
+/// which this is called. Deliveries that wait on a queue are dropped. What was captured is released on this thread.
 extension NotificationCenter {
-  /// Ends the owner's observations in this center; of these, if more is given, those that all of it applies to.
+  /// Ends the owner's observations in this center. If more is given, ends only those that all of it applies to.
   ///
   /// ```swift
   /// let session = OwnerLifetime(name: "session")
@@ -25,15 +25,15 @@ extension NotificationCenter {
     removeObservers(lifetime, object, name, level)
   }
 
-  /// Ends the observations of the object in this center, whoever owns them; of these, if more is given, those that all of it applies to.
+  /// Ends the observations of the object in this center, whoever owns them. If more is given, ends only those that all of it applies to.
   /// Observations of any object are not meant.
   /// - Complexity: linear in the observations of the object, and in the names.
   public func removeObservers(of object: AnyObject, named name: Notification.Name? = nil, level: ObserverLevel? = nil) {
     removeObservers(nil, object, name, level)
   }
 
-  /// Ends the observations of the name in this center, whoever owns them; with a level, those of this level. Observations of all names are
-  /// not meant.
+  /// Ends the observations of the name in this center, whoever owns them. If a level is given, ends only those of this level. Observations
+  /// of all names are not meant.
   /// - Complexity: linear in the observations of the name.
   public func removeObservers(named name: Notification.Name, level: ObserverLevel? = nil) {
     removeObservers(nil, nil, name, level)

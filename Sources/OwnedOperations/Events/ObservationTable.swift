@@ -8,12 +8,12 @@ import Synchronization
 /// Everything is guarded by `lock`, under which nothing of the user's is called or released, and no call to the center is made.
 ///
 /// *Who keeps whom.* The center keeps its blocks, a block this table, the table the observations and the tokens. Nobody here keeps the
-/// center, the owners or the observed objects. A token may keep its block, in a circle: the center's end, which the table hears of by a
-/// hook, breaks it. The observations are over then.
+/// center, the owners or the observed objects. A token may keep its block, in a reference cycle. The center's end breaks the cycle; the
+/// table is told of that end by a hook. The observations are over then.
 ///
-/// *Who hears a post.* For each name there is at most one registration with the center, for any object; and one for all names, the
-/// catch-all, if anybody observes those. One of them is responsible for a post and calls all that observe it, in one order: higher level
-/// first, then the earlier registration. The others keep still.
+/// *Who hears a post.* For each name there is at most one registration with the center, for any object. One more, the catch-all, is for all
+/// names, if anybody observes those. One of them is responsible for a post and calls all that observe it, in one order: higher level first,
+/// then the earlier registration. The others keep still.
 ///
 /// - A name's entry has a registration of its own, or the catch-all hears for it. Which of the two never changes while the entry stands.
 /// - A name's registration is responsible for posts of its name. The catch-all is for all names that have none.
@@ -28,11 +28,11 @@ import Synchronization
 /// *Who is called.* A post takes the arrays as they are, under the lock, and calls outside. Observations made meanwhile are not in them;
 /// ones that end meanwhile say so themselves (`OwnedObservation`).
 ///
-/// *What is left behind.* An observation that is over stays in its array until it is swept: when half of the array is over, or all of the
-/// entry. An entry without observations goes, and its registration with it.
+/// *What is left behind.* An observation that is over stays in its array until the array is swept. That happens when half of the array is
+/// over, or all of the entry. An entry without observations goes, and its registration with it.
 final class ObservationTable: @unchecked Sendable {  // by the protocol above
   private weak var center: (any ObservableCenter)?  // written by the initialiser only
-  /// Of the center, which may have gone.
+  /// The address of the center, which may have gone.
   private let address: UnsafeMutableRawPointer
   private let lock = Lock()
   private var names: [Notification.Name: ObservedName] = [:]

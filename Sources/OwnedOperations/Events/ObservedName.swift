@@ -81,7 +81,7 @@ private final class ObservationList {
 
   var isEmpty: Bool { observations.isEmpty }
 
-  /// Constant time at the end, where it belongs unless there are others of a lower level; linear in these.
+  /// Linear in the others of a lower level. Without any it belongs at the end, which takes constant time.
   func insert(_ observation: OwnedObservation) {
     var place = observations.count
     while place > 0, OwnedObservation.comesFirst(observation, observations[place - 1]) { place -= 1 }

@@ -10,16 +10,16 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   //
   // An observation is valid, then over. `isOver` goes from false to true, once.
   //
-  // - *One decision for each call of the handler.* It is asked last, right before the handler begins: `isOver`, then the observed object's
-  //   lifetime, then the owner's lifetime (`isValid`), each by an acquiring load.
+  // - *One decision for each call of the handler.* It is asked last, right before the handler begins. It is three acquiring loads, in this
+  //   order: `isOver`, the observed object's lifetime, the owner's lifetime (`isValid`).
   // - An end stores before it returns: `invalidate` and `removeObservers` in `isOver`, the owner's end in its lifetime's word. So a
   //   decision that comes after sees it, and what it let through had its start under way before.
   // - Nobody waits for a handler that runs. So all of these may be called from inside one.
   // - Whoever turns `isOver` cleans up: takes `handler` out, leaves both lifetimes, leaves the table.
   // - `handler` is guarded by `lock`. A delivery takes a reference under it and calls outside: a handler that is taken out meanwhile goes
   //   when the call has returned.
-  // - What was captured is released outside locks: on the thread that calls `invalidate`, and in the background at the end of an owner or
-  //   an observed object.
+  // - What was captured is released outside locks. `invalidate` releases it on its own thread; the end of an owner or an observed object
+  //   does so in the background.
   // - The owner is known by its hold, which doesn't keep it. The observed object is known by its address. An address that is another
   //   object's by now does no harm: the first object's lifetime has ended.
   // - The observed object's lifetime ends with its deinit hooks, before its deinit body, whether or not it has a token.
@@ -69,7 +69,7 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   /// For lists, under the lock of the table.
   var isListed: Bool { !isOver.load(ordering: .relaxed) }
 
-  /// Ends the observation, and releases its handler. When this returns, the handler doesn't begin any more, on no thread; a call that is
+  /// Ends the observation, and releases its handler. When this returns, the handler doesn't begin any more, on any thread. A call that is
   /// under way goes on, and is not waited for. Deliveries that wait for their turn on a queue are dropped. Any thread, also from inside a
   /// handler.
   /// - Complexity: amortised constant.

@@ -17,7 +17,7 @@ extension OwnedOperation {
   /// ```
   ///
   /// Key paths, options, threads and order are those of ``observe(_:options:changeHandler:)``. A change that is made while the owner ends
-  /// calls the handler or doesn't, by one decision; afterwards none does. The handler is skipped while nothing but bodies and handlers of
+  /// calls the handler or doesn't, by one decision. Later changes don't. The handler is skipped while nothing but bodies and handlers of
   /// the owner's holds the owner.
   /// - Parameters:
   ///   - keyPath: what is observed.
@@ -25,7 +25,7 @@ extension OwnedOperation {
   ///   - owner: held weakly, and strongly while the handler runs. Need not be the operation's.
   ///   - changeHandler: gets the owner, which it must not capture. Released when the observation ends; at the owner's end in the
   ///     background.
-  /// - Returns: the observation, which need not be kept: it goes on without.
+  /// - Returns: the observation. It goes on even if nobody keeps it.
   @discardableResult
   public final func observe<Owner: OperationOwner & Sendable, Value>(
     _ keyPath: KeyPath<OwnedOperation, Value>, options: OperationObservation.Options = [.new], owner: Owner,
@@ -34,11 +34,11 @@ extension OwnedOperation {
     observe(keyPath, options, owner, owner.lifetimeToken.lifetime, changeHandler)
   }
 
-  /// Calls the handler with the owner, an object that holds no token, when the value changes, until the object ends or the operation has
-  /// finished.
+  /// Calls the handler with the owner when the value changes, until the owner ends or the operation has finished. The owner is an object
+  /// that holds no token.
   ///
   /// Key paths, options, threads and order are those of ``observe(_:options:changeHandler:)``. A change that is made while the object ends
-  /// calls the handler or doesn't, by one decision; afterwards none does.
+  /// calls the handler or doesn't, by one decision. Later changes don't.
   /// - Parameters:
   ///   - keyPath: what is observed.
   ///   - options: what the changes carry.
@@ -47,7 +47,7 @@ extension OwnedOperation {
   ///     it. Need not be the operation's.
   ///   - changeHandler: gets the owner, which it must not capture. Released when the observation ends; at the owner's end in the
   ///     background.
-  /// - Returns: the observation, which need not be kept: it goes on without.
+  /// - Returns: the observation. It goes on even if nobody keeps it.
   @_disfavoredOverload @discardableResult
   public final func observe<Owner: AnyObject & Sendable, Value>(
     _ keyPath: KeyPath<OwnedOperation, Value>, options: OperationObservation.Options = [.new], owner: Owner,
@@ -59,13 +59,13 @@ extension OwnedOperation {
   /// Calls the handler when the value changes, until the lifetime ends or the operation has finished.
   ///
   /// Key paths, options, threads and order are those of ``observe(_:options:changeHandler:)``. A change that is made while the lifetime
-  /// ends calls the handler or doesn't, by one decision; afterwards none does.
+  /// ends calls the handler or doesn't, by one decision. Later changes don't.
   /// - Parameters:
   ///   - keyPath: what is observed.
   ///   - options: what the changes carry.
   ///   - lifetime: its end ends the observation. Need not be the operation's. Its owner is not held.
   ///   - changeHandler: must not capture the owner. Released when the observation ends; at the lifetime's end in the background.
-  /// - Returns: the observation, which need not be kept: it goes on without.
+  /// - Returns: the observation. It goes on even if nobody keeps it.
   @discardableResult
   public final func observe<Value>(
     _ keyPath: KeyPath<OwnedOperation, Value>, options: OperationObservation.Options = [.new], lifetime: OwnerLifetime,

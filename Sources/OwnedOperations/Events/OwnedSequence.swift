@@ -12,11 +12,11 @@ extension AsyncSequence where Self: Sendable, Element: Sendable {
   /// }
   /// ```
   ///
-  /// Each iterator has a task of its own that asks this sequence for one element at a time, and only when it is asked for one itself:
-  /// nothing is fetched in advance. An element is handed on or dropped, by one decision; none comes after the owner's end. Errors are those
+  /// Each iterator has a task of its own, which asks this sequence for one element at a time. It asks only when the iterator is asked:
+  /// nothing is fetched in advance. An element is handed on or dropped, by one decision. None comes after the owner's end. Errors are those
   /// of this sequence.
   ///
-  /// The task is cancelled when the owner ends, the iterator goes, or the task that waits for an element is cancelled; then the sequence
+  /// The task is cancelled when the owner ends, the iterator goes, or the task that waits for an element is cancelled. Then the sequence
   /// ends. A base that doesn't answer its cancellation is abandoned: nobody waits for it, and it goes when it returns.
   /// - Parameter lifetime: whose end ends the sequence. Kept by it; the owner isn't.
   public func owned(by lifetime: OwnerLifetime) -> some AsyncSequence<Element, Failure> & Sendable {
@@ -61,7 +61,7 @@ private struct OwnedSequence<Base: AsyncSequence & Sendable>: AsyncSequence, Sen
 ///
 /// ## Protocol
 ///
-/// All is in `state`; continuations are resumed, tasks cancelled and elements released outside of its lock.
+/// All is in `state`. Continuations are resumed, tasks cancelled and elements released outside of its lock.
 ///
 /// - The consumer asks (`isAsked`) and waits in `consumer`. The task waits in `idle` until it is asked, then asks the base.
 /// - One of them waits at a time: the consumer for an element, or the task for a question.

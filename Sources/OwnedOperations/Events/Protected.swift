@@ -13,8 +13,8 @@
 ///
 /// Unlike any other code of the user's that this package calls, the bodies run while something is held: that is what they are for. Keep
 /// them short, and wait for nothing in them. What a body takes out of the state and drops is released inside the body. Where that may run
-/// code that comes back here, return it from the body, or use ``replace(with:file:line:)``. A state that is itself an object, of a class
-/// or an `AnyObject`, or an optional one, is released outside in any case.
+/// code that comes back here, return it from the body, or use ``replace(with:file:line:)``. A state that is itself an object (of a class,
+/// an `AnyObject`, or an optional one) is released outside in any case.
 public final class Protected<State>: @unchecked Sendable {  // by the protocol below
   // Protocol
   //
@@ -22,10 +22,11 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol b
   //   let it out.
   // - A body is on one thread from its begin to its end. Each thread keeps a stack of what it is inside of (`ProtectedUse`).
   // - A call looks through that before it takes the lock. If it finds this object, that is a precondition failure, which names both calls.
-  // - A read inside of a read, too: a writer may wait in between, for the outer one, and the inner one for it.
-  // - Uses of different objects may be nested; that they are nested in the same order everywhere is up to the caller, as with all locks.
-  // - `writeLater` takes the same hold as `write`, inside a job of a serial queue, or a barrier of any: between two of them the queue keeps
-  //   the order, with other calls the lock does.
+  // - A read inside of a read is a precondition failure, too. A writer that comes in between would wait for the outer read, and the inner
+  //   read for the writer.
+  // - Uses of different objects may be nested. As with all locks, the caller must nest them in the same order everywhere.
+  // - `writeLater` takes the same hold as `write`, inside a job of a serial queue, or a barrier of any other. Between two of them the queue
+  //   keeps the order; with other calls the lock does.
   // - `state` goes with the object. By then nobody uses it, since each call holds the object.
 
   private let state: UnsafeMutablePointer<State>
@@ -123,8 +124,8 @@ extension Optional: OptionalReference where Wrapped: AnyObject {}
 extension Protected where State: Sendable {
   /// Calls the body with the state, at the same time as other readers, while nobody writes.
   ///
-  /// Inside a body of the same object any further call, also of `read`, is a precondition failure: with a writer that waits in between,
-  /// both would wait for ever.
+  /// Inside a body of the same object any further call, also of `read`, is a precondition failure. If a writer waited in between, both
+  /// would wait for ever.
   /// - Returns: what the body returns.
   /// - Throws: what the body throws.
   public func read<Result, Failure: Error>(

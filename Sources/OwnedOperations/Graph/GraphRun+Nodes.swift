@@ -5,9 +5,12 @@ import Synchronization
 extension GraphRun {
   // MARK: On a worker
 
-  /// Runs a node whose item came up, or a bundle of roots; then those that it made ready, and so on. It doesn't go through the queue as
-  /// long as nothing stands against it: a successor of another owner or priority, more urgent work, a limit or a suspension, or other work
-  /// that has waited for a while. What it can't run at once waits in the worker's `NodeStack`, where others can take it.
+  /// Runs a node whose item came up, or a bundle of roots; then those that it made ready, and so on. What it can't run at once waits in the
+  /// worker's `NodeStack`, where others can take it. It goes through the queue only if something stands against running on:
+  /// - a successor of another owner or priority
+  /// - more urgent work
+  /// - a limit or a suspension
+  /// - other work that has waited for a while.
   func begin(_ number: UInt32, at index: Int, on worker: AnyObject) {
     let worker = Worker.of(worker)
     run(from: number, at: index, on: worker, worker.core)
@@ -74,7 +77,7 @@ extension GraphRun {
     }
   }
 
-  /// Of a bundle, the first node, and the others are pushed.
+  /// Takes the first node of a bundle in hand, and pushes the others.
   private func takeInHand(_ number: UInt32, _ stack: NodeStack) -> UInt32? {
     guard number >= structure.nodeCount else { return claim(number) ? number : nil }
     var last: UInt32?
@@ -109,7 +112,7 @@ extension GraphRun {
     nodes(of: number).allSatisfy { states[Int($0)].load(ordering: .acquiring) != NodeState.listed.rawValue }
   }
 
-  /// - Returns: an outcome; or `listed` if the node has gone back to the ready lists, because only its owner's own bodies hold the owner.
+  /// - Returns: an outcome. `listed` if the node has gone back to the ready lists, because only its owner's own bodies hold the owner.
   private func perform(_ node: UInt32, on worker: Worker, after succeeded: UInt32) -> NodeState {
     if let reason = reasonNotToRun(node), !Mutation.nodeSkipsTheLifetime.isOn { return reason }
     worker.batch.setBegun(nodesOver: succeeded)

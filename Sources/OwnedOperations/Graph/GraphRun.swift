@@ -7,18 +7,18 @@ import Synchronization
 public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   // Protocol
   //
-  // - `counts[n]`: how many predecessors of node n are unfinished. Who finishes a node decrements those of its successors (acquiring and
-  //   releasing); who brings one to zero has the node in hand. (If there is only one predecessor, nobody counts.) The highest bit says that
-  //   a predecessor did not succeed; it is set before the decrement.
+  // - `counts[n]`: how many predecessors of node n are unfinished. Whoever finishes a node decrements those of its successors (acquiring
+  //   and releasing). Whoever brings one to zero has that node in hand. (If there is only one predecessor, nobody counts.) The highest bit
+  //   says that a predecessor did not succeed; it is set before the decrement.
   // - `states[n]`: `waiting` ──▶ outcome, for a node that is run, or cancelled, by the thread that has it in hand.
   //   `waiting` ──▶ `listed` ──▶ `claimed` ──▶ outcome, for one that is put into the queue's ready lists. `listed` is stored under the
-  //   queue's lock; `claimed` by compare and exchange, which one of the worker, a canceller and the owner's end wins. The item in the
-  //   ready list of a node claimed by others is found to be out of date when its turn comes.
+  //   queue's lock. `claimed` is set by compare and exchange: the worker, a canceller or the owner's end wins it. The item in the ready
+  //   list of a node claimed by others is found to be out of date when its turn comes.
   // - An outcome is stored (releasing), and counted by the queue, before the successors' counts are touched. Every node leads to a sink. So
   //   when the last sink has finished, nobody touches a closure of the run any more, and the queue has counted all nodes.
   // - `cancellations[i]`: whether the nodes of lifetime i are cancelled, and why. Stored under the queue's lock, under which nodes are
-  //   listed: whoever has stored it sees all nodes that were listed before, and claims them; later ones are not listed. A worker reads it,
-  //   and asks the lifetimes, after it has the node in hand and before it runs it: that decides the start.
+  //   listed. So whoever has stored it sees all nodes that were listed before, and claims them; later ones are not listed. A worker reads
+  //   it, and asks the lifetimes, after it has the node in hand and before it runs it: that decides the start.
 
   static let memberKind: MemberKind = MemberKind(of: GraphRun.self)
 
@@ -54,7 +54,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
 
   nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
 
-  /// Of `counts`.
+  /// A bit of `counts`.
   static let predecessorFailed: UInt32 = 1 << 31
 
   enum NodeState: UInt8 {
@@ -103,7 +103,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
     return outcome(of: node.index)
   }
 
-  /// Of all nodes, in the order in which they were made; nil for those that have not finished.
+  /// The outcomes of all nodes, in the order in which they were made; nil for those that have not finished.
   /// - Complexity: linear in the nodes.
   public var outcomes: [OperationOutcome?] { (0..<UInt32(structure.nodeCount)).map { outcome(of: $0) } }
 
@@ -198,8 +198,8 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   }
 
   /// Returns when all nodes have succeeded.
-  /// - Throws: when all nodes have finished, what the first of those that failed threw, in the order in which the nodes were made;
-  ///   `CancellationError` if none failed and some were cancelled.
+  /// - Throws: when all nodes have finished, what the first failed node threw, in the order in which the nodes were made. If none failed
+  ///   and some were cancelled, `CancellationError`.
   /// - Complexity: beside the wait, linear in the nodes that failed, times the logarithm of their number.
   public var value: Void {
     get async throws {
@@ -209,7 +209,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
     }
   }
 
-  /// Calls the closure once, on a thread of GCD's, when all nodes have finished; at once if they have.
+  /// Calls the closure once, on a thread of GCD's, when all nodes have finished. If they have, calls it at once.
   public func onFinish(_ body: @escaping @Sendable (GraphRun) -> Void) {
     let isOver = audience.withLock { audience in
       if !isFinished { audience.finishActions.append(body) }

@@ -1,10 +1,10 @@
 import Foundation
 
-/// What a graph consists of, as it is being built. The graph and its nodes share it; only the graph keeps the closures alive, so that a
+/// What a graph consists of, as it is being built. The graph and its nodes share it. Only the graph keeps the closures alive, so that a
 /// closure may capture nodes of its own graph.
 ///
-/// A node is a number. What is known of it lies in arrays: its closure, its attributes (priority and owner in four bytes), and a name for
-/// those that have one. An edge is eight bytes.
+/// A node is a number. What is known of it lies in arrays: its closure, its attributes (priority and owner in four bytes), and its name, if
+/// it has one. An edge is eight bytes.
 final class GraphStorage: Sendable {
   private let contents: Locked<Contents>
 
@@ -13,7 +13,7 @@ final class GraphStorage: Sendable {
     var attributes: ContiguousArray<NodeAttributes> = []
     var edges: ContiguousArray<GraphEdge> = []
     var names: [UInt32: String] = [:]
-    /// Of the graph first, then those of nodes, each once.
+    /// That of the graph first, then those of nodes, each once.
     var lifetimes: [OwnerLifetime]
     var lifetimeIndexes: [ObjectIdentifier: Int] = [:]
     var lastLifetimeIndex = 0

@@ -16,10 +16,10 @@ final class GraphStructure: Sendable {
   /// How many nodes have no successors.
   let sinkCount: Int
   private let names: [UInt32: String]
-  /// Of the graph first.
+  /// That of the graph first.
   let lifetimes: [OwnerLifetime]
   let nodeCountsByLifetime: [Int]
-  /// The names of the nodes of one circle, each depending on the next; nil if there is none.
+  /// The names of the nodes of one cycle, each depending on the next; nil if there is none.
   let cycle: [String]?
 
   init(attributes: ContiguousArray<NodeAttributes>, edges: ContiguousArray<GraphEdge>, names: [UInt32: String], lifetimes: [OwnerLifetime])
@@ -107,8 +107,8 @@ final class GraphStructure: Sendable {
 
   // MARK: Circles
 
-  /// Takes away nodes without predecessors until none is left, or each that is left has a predecessor among them; then, going from
-  /// predecessor to predecessor, one comes to a circle.
+  /// Takes away nodes without predecessors until none is left, or each that is left has a predecessor among them. In the second case, going
+  /// from predecessor to predecessor leads into a cycle.
   private static func findCycle(
     _ arrays: GraphArrays, _ predecessorCounts: UnsafeMutablePointer<UInt32>, _ nodeCount: Int, _ roots: ContiguousArray<UInt32>
   ) -> [UInt32]? {
@@ -142,8 +142,8 @@ final class GraphStructure: Sendable {
   }
 }
 
-/// What the workers read of a graph for each node: pointers to memory that its ``GraphStructure`` keeps, so that no reference is counted on
-/// the way.
+/// What the workers read of a graph for each node. These are pointers to memory that its ``GraphStructure`` keeps, so that no reference is
+/// counted on the way.
 struct GraphArrays: Sendable {
   let attributes: BorrowedStorage<NodeAttributes>
   /// The successors of node i are `successorList[starts[i]..<starts[i + 1]]`, in the order in which they were connected. One that was

@@ -1,7 +1,7 @@
 /// The closures of a graph's nodes: 16 bytes a node, in pieces that double and never move.
 ///
 /// Because nothing moves, runs read the closures of the nodes they know without a lock while the graph gets more nodes, and need no copy.
-/// ``append(_:)`` is called under the graph's lock only; the closures are called for nodes whose number came from under that lock.
+/// ``append(_:)`` is called under the graph's lock only. The closures are called for nodes whose number came from under that lock.
 final class NodeBodies {
   // What is read without the lock was written before its number was published, and never changes.
   typealias Body = @Sendable () throws -> Void

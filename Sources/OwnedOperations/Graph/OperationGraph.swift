@@ -13,8 +13,8 @@ import Foundation
 ///
 /// A node costs some 30 bytes besides its closure's context, an edge 16, and no object; graphs of millions of nodes are fine.
 ///
-/// A run works on the graph as it was when the run began: editing the graph meanwhile is for later runs, and several runs may be under way
-/// at once. The closures are kept until the graph has gone and its runs are over. They may capture nodes of the graph, but a closure that
+/// A run works on the graph as it was when the run began. Editing the graph meanwhile is for later runs. Several runs may be under way at
+/// once. The closures are kept until the graph has gone and its runs are over. They may capture nodes of the graph, but a closure that
 /// captures the graph keeps it alive for ever.
 ///
 /// All members may be used from any thread.
@@ -105,9 +105,9 @@ public final class OperationGraph: Sendable {
     return Node(storage: storage, index: index)
   }
 
-  /// What a node that did not succeed means for those that depend on it: nothing with `runAlways`, which is Foundation's rule and the
-  /// default; with `requireSuccess` they are cancelled with ``CancellationReason/dependencyFailed(_:)``, and in turn those that depend on
-  /// them. Counts for runs that begin later.
+  /// What a node that did not succeed means for those that depend on it. With `runAlways`, which is Foundation's rule and the default, it
+  /// means nothing. With `requireSuccess` they are cancelled with ``CancellationReason/dependencyFailed(_:)``, and in turn those that
+  /// depend on them. Counts for runs that begin later.
   public var dependencyPolicy: DependencyPolicy {
     get { storage.policy }
     set { storage.policy = newValue }
@@ -120,8 +120,8 @@ public final class OperationGraph: Sendable {
   public var lifetime: OwnerLifetime { storage.lifetime }
 
   /// Looks for mistakes without running anything. A graph without nodes is none.
-  /// - Throws: ``OwnerScopedQueueError/foreignNode(_:)`` if an attempt was made to connect a node with one of
-  ///   another graph, which spoils both graphs; ``OwnerScopedQueueError/dependencyCycle(_:)``, which names the nodes of one circle.
+  /// - Throws: ``OwnerScopedQueueError/foreignNode(_:)`` if an attempt was made to connect a node with one of another graph, which spoils
+  ///   both graphs. ``OwnerScopedQueueError/dependencyCycle(_:)`` if there is a cycle; it names the nodes of one.
   /// - Complexity: linear in nodes and edges after the graph was edited, else constant.
   public func validate() throws(OwnerScopedQueueError) {
     _ = try storage.compiled()

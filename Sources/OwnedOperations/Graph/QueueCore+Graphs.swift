@@ -1,5 +1,5 @@
-/// Runs of graphs, as far as they are the queue's affair: nodes are counted when the run begins, listed when they are ready, and counted
-/// out when they are over.
+/// Runs of graphs, as far as they concern the queue. Nodes are counted when the run begins, listed when they are ready, and counted out
+/// when they are over.
 extension QueueCore {
   // MARK: Beginning and ending
 

@@ -10,8 +10,8 @@ class BlockingObserver {
   /// Who runs what this thread waits for, if that is the thread itself.
   var driver: (any QueueDriver)? { nil }
   /// A body is over, though what it captured may still have to go.
-  /// - Parameter work: the operation whose body it is, or the run of a graph. What this thread runs may be something else, which goes on:
-  ///   an operation may be finished, and a run cancelled, from anywhere.
+  /// - Parameter work: the operation whose body it is, or the run of a graph. What this thread runs may be something else, which goes on.
+  ///   For an operation may be finished, and a run cancelled, from anywhere.
   func bodyDidEnd(of work: AnyObject) {}
 }
 

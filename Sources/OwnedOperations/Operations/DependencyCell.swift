@@ -112,7 +112,7 @@ final class DependencyCell: Sendable {
   /// Whether the dependent has gone.
   var isClosed: Bool { lock.withLock { guarded.dependent == nil } }
 
-  /// - Returns: false if the operation is not waited for any more, or is watched: it may have been removed and added again at the same
+  /// - Returns: false if the operation is not waited for any more, or is watched. It may have been removed and added again at the same
   ///   time.
   func keep(_ sentinel: FinishSentinel, for operation: Operation) -> Bool {
     lock.withLock {

@@ -3,8 +3,8 @@ import Synchronization
 
 /// Tells once when a plain operation has finished.
 ///
-/// On Linux it is an operation that depends on the plain one and is in no queue: the base class asks `isReady` of it when the plain one
-/// finishes, and that question is the news. On platforms with an Objective-C runtime it observes `isFinished`.
+/// On Linux it is an operation that depends on the plain one and is in no queue. When the plain one finishes, the base class asks `isReady`
+/// of the sentinel, and that question is the news. On platforms with an Objective-C runtime it observes `isFinished`.
 ///
 /// ## Protocol
 ///
@@ -13,7 +13,7 @@ import Synchronization
 /// makes that safe: whoever holds an armed sentinel keeps it until it has fired or calls `disarm`. Both take it out of the plain
 /// operation's list, under that operation's lock, before they let go of it.
 ///
-/// `phase` says who does that. The base class enters itself in two steps, and a removal between the two would find nothing to remove; so as
+/// `phase` says who does that. The base class enters itself in two steps, and a removal between the two would find nothing to remove. So as
 /// long as `arm` is at it (`arming`), `fire` and `disarm` only turn the phase to `over`. `arm` takes the sentinel out when it finds that.
 /// The one that turns `over` also decides whether the news is told: after a `disarm` that came first it is not.
 // Safe to share: `phase` is atomic; `watch` is written by `arm`, and read by whoever follows it in turning the phase; the

@@ -18,8 +18,9 @@
   }
 
   extension PlainOperationDependencies {
-    /// An operation that was cancelled, or that overrides `isReady`, may finish, and go, before what it depends on. What it depends on
-    /// would still know it, unretained, and go to it when it announces its own finish: at some time after its `isFinished` has become true.
+    /// An operation that was cancelled, or that overrides `isReady`, may finish, and go, before what it depends on. Its dependency would
+    /// still have an unretained pointer to it. The dependency follows that pointer when it announces its own finish, at some time after its
+    /// `isFinished` has become true.
     func leave() {
       for dependency in operation.dependencies where !Self.hasAnnouncedFinish(dependency) { operation.removeDependency(dependency) }
     }

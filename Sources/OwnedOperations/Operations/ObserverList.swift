@@ -127,7 +127,7 @@ final class ObserverList {
     }
   }
 
-  /// Takes out those that have ended. The next time is when twice as many are there as were left: that keeps `add` amortised O(1), and the
+  /// Takes out those that have ended. The next time is when twice as many are there as were left. That keeps `add` amortised O(1), and the
   /// list never much longer than twice what it was when most observed.
   private func sweep() {
     listed.removeAll { $0.registration.hasEnded }

@@ -1,9 +1,9 @@
 import Foundation
 
 extension OwnedOperation {
-  /// Looks for operations that wait for each other in a circle: these, what they depend on, and so on, ours and plain.
+  /// Looks for cycles of operations that wait for each other. It looks at these, what they depend on, and so on, ours and plain.
   /// - Complexity: linear in operations and dependencies.
-  /// - Throws: ``OwnerScopedQueueError/dependencyCycle(_:)``, which names the operations of one circle, each depending on the next.
+  /// - Throws: ``OwnerScopedQueueError/dependencyCycle(_:)``, which names the operations of one cycle, each depending on the next.
   public static func checkForCycles(in operations: [Operation]) throws(OwnerScopedQueueError) {
     if let cycle = firstCycle(among: operations) { throw .dependencyCycle(cycle) }
   }
@@ -45,7 +45,7 @@ extension OwnedOperation {
     return nil
   }
 
-  /// The names; for an operation without one, its type and its place among those asked about, or in the circle.
+  /// The names. For an operation without one, its type and its place among those asked about, or in the cycle.
   private static func names(of cycle: [Operation], in operations: [Operation]) -> [String] {
     var places: [ObjectIdentifier: Int] = [:]
     for (place, operation) in operations.enumerated() { places[ObjectIdentifier(operation)] = place + 1 }

@@ -22,8 +22,8 @@ protocol OperationScheduler: AnyObject, Sendable {
   /// Whether some of its work may have to wait for all that was added before. Any thread, outside locks.
   var hasBarriers: Bool { get }
 
-  /// Whether it has work, yet to begin, that may get the object that the hold is about; or a job of it waits, nobody knows for what. The
-  /// work that asks doesn't count. May be asked by any thread, outside locks.
+  /// Whether it has work, yet to begin, that may get the object that the hold is about. Also true if a job of it waits: nobody knows for
+  /// what. The work that asks doesn't count. May be asked by any thread, outside locks.
   func mayHaveWorkToBegin(ofOwnerIn hold: OwnerHold) -> Bool
 
   /// Nil if there are more. Any thread, outside locks.
@@ -54,7 +54,7 @@ extension OwnedOperation {
     case refused(Refusal)
   }
 
-  /// Why an operation can't be attached. May be made under a scheduler's lock; what it says may not: names are the user's code.
+  /// Why an operation can't be attached. It may be made under a scheduler's lock. Its text may not, because names are the user's code.
   struct Refusal: CustomStringConvertible {
     enum Reason {
       case ownerEnded, alreadyExecuting, alreadyFinished, alreadyEnqueued
@@ -73,7 +73,7 @@ extension OwnedOperation {
       }
     }
 
-    /// To be called once, outside locks. Nobody will start an operation that is refused for its owner's end; plain ones that depend on it
+    /// To be called once, outside locks. Nobody will start an operation that is refused for its owner's end. Plain ones that depend on it
     /// must hear of its finish all the same.
     func settle() {
       if reason == .ownerEnded { operation.noteRefusal() }
@@ -85,9 +85,8 @@ extension OwnedOperation {
   /// Gives the operation to a scheduler, which it keeps until it has finished. From now on a cancellation of work that has not started
   /// finishes it at once.
   ///
-  /// A cancelled operation that has not finished can be attached; it is ready, and its `start()` finishes it. If the owner has ended, that
-  /// is the reason to refuse it, whatever else has
-  /// become of it; unless it executes. Runs no code of the user's.
+  /// A cancelled operation that has not finished can be attached. It is ready, and its `start()` finishes it. If the owner has ended, an
+  /// operation is refused for that reason, whatever else has become of it, unless it executes. Runs no code of the user's.
   func attach(to scheduler: any OperationScheduler) -> AttachResult {
     // Whether the reaper has come by yet or not.
     if !isOwnerAlive, load().phase != .executing { return .refused(Refusal(operation: self, reason: .ownerEnded)) }
@@ -160,7 +159,7 @@ extension OwnedOperation {
   /// `start()`, for the scheduler, unless a dependency was added after the operation had become ready.
   ///
   /// Claims the start by clearing `announced`, so that of several items of one operation one starts it.
-  /// - Returns: false if it was not started here: another has claimed it, or it is blocked again; then `operationDidBecomeReady` will tell.
+  /// - Returns: false if it was not started here. Another has claimed it, or it is blocked again; then `operationDidBecomeReady` will tell.
   func startIfReady() -> Bool {
     let claim = update { word in
       guard word.phase == .pending, word.contains(.announced) else { return nil }

@@ -5,8 +5,8 @@ import Foundation
 /// ## Protocol
 ///
 /// Every operation has one such word, atomic. All flags that a reader may ask for are views of a single load, so they never contradict
-/// each other. Every change that matters is a compare-and-exchange (acquiring and releasing) in `OwnedOperation.update`; single
-/// bits that nothing is decided by (`readinessWasRead`, `foundationWasTold`) are set with an atomic or.
+/// each other. Every change that matters is a compare-and-exchange (acquiring and releasing) in `OwnedOperation.update`. Single bits that
+/// nothing is decided by (`readinessWasRead`, `foundationWasTold`) are set with an atomic or.
 ///
 ///     pending ──start──▶ executing ──finish──▶ finished
 ///        └─────────────cancelled, never started───▲
@@ -16,7 +16,7 @@ import Foundation
 ///
 /// **Cancellation.** `cancelled` and its reason are set together, once, and never cleared. The end of the owner touches no operation:
 /// whoever looks at an unfinished operation whose lifetime has ended sets the bit first ("helps"). So the word alone is the truth, and an
-/// answer "cancelled" is never taken back. `cancelClaimed` is turned by exactly one thread, the handler of the cancellation: it releases
+/// answer "cancelled" is never taken back. `cancelClaimed` is turned by exactly one thread, the handler of the cancellation. It releases
 /// the work if that never started, then sets `workReleased`, tells observers, cancels dependents that require success, and calls
 /// `didCancel`. Getters that help set the bit only. For the end of an owner the handler is the reaper, unless a start or finish gets there
 /// first.
@@ -25,14 +25,14 @@ import Foundation
 /// finish may claim
 /// - while executing, at any time;
 /// - while pending, only when `cancelled` and `workReleased` are set. `attached` or `wantsFinish` make the handler claim it as soon as it
-///   has released the work; who comes later (a start, the reaper) sets `wantsFinish`, and claims if the work has been released, otherwise
-///   leaves it to the handler.
+///   has released the work. Who comes later (a start, the reaper) sets `wantsFinish`. If the work has been released, it claims; otherwise
+///   it leaves that to the handler.
 /// The exchange that turns the phase to finished sets `cancelled` too if the owner has ended by then. `cancelled` and `failed` as
 /// they stand in that exchange are the outcome.
 ///
 /// **Dependencies.** The upper half counts dependencies that have not finished. It is only of interest while the operation is pending and
-/// not cancelled. `requiresSuccess` and the decrement for a failed dependency meet in the same word: either the decrement sees the policy
-/// and cancels in the same exchange, or the setter of the policy comes later and sees the failed dependency.
+/// not cancelled. `requiresSuccess` and the decrement for a failed dependency meet in the same word. If the decrement sees the policy, it
+/// cancels in the same exchange. Otherwise the setter of the policy comes later and sees the failed dependency.
 ///
 /// **Observers.** Once `isObserved` is set, every exchange is made and recorded under the operation's lock. So changes are delivered in the
 /// order in which they happened. An exchange that expects a word without the bit fails if it has been set meanwhile.

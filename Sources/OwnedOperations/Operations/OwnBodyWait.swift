@@ -87,7 +87,7 @@ final class OwnBodyTaskWait: @unchecked Sendable {  // `state` is guarded by the
   func end() { body.end(self) }
 }
 
-/// An asynchronous body that holds its owner. Tasks that it makes inherit it, may wait at the same time, and may outlive it: the body is
+/// An asynchronous body that holds its owner. Tasks that it makes inherit it, may wait at the same time, and may outlive it. So the body is
 /// counted out once, while it runs.
 final class AsyncBody: Sendable {
   let hold: OwnerHold

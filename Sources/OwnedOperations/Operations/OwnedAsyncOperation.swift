@@ -8,8 +8,8 @@ import Foundation
 /// }
 /// ```
 ///
-/// The operation is executing until ``run()`` returns or throws. When it is cancelled, by hand, by the end of the owner or by its timeout,
-/// so is the task; it finishes when `run()` has come to its end.
+/// The operation is executing until ``run()`` returns or throws. When it is cancelled (by hand, by the end of the owner or by its timeout),
+/// so is the task. It finishes when `run()` has come to its end.
 open class OwnedAsyncOperation: OwnedOperation, @unchecked Sendable {  // `task` is guarded by the operation's lock
   private final var task: Task<Void, Never>?
 

@@ -194,7 +194,7 @@ extension OwnedOperation {
   }
 
   /// Takes out the cells of dependents that have gone or, if there can be any, no longer wait for us. Done when the array would have to
-  /// grow; doubling what is left over keeps that amortised O(1). A cell whose dependent has gone is empty: letting go of it under the lock
+  /// grow. Doubling what is left over keeps that amortised O(1). A cell whose dependent has gone is empty: letting go of it under the lock
   /// runs no code of the user's.
   private func sweepDependents(_ extras: OperationExtras) {
     guard extras.dependents.count >= 16 else { return }
@@ -208,8 +208,8 @@ extension OwnedOperation {
     if extras.dependents.count > extras.dependents.capacity / 2 { extras.dependents.reserveCapacity(extras.dependents.capacity * 2) }
   }
 
-  /// The dependent has removed us. If its cell is easy to find, it goes (unless we have been added again meanwhile); otherwise with the
-  /// next sweep.
+  /// The dependent has removed us. If its cell is easy to find, it goes now, unless we have been added again meanwhile. Otherwise it goes
+  /// with the next sweep.
   private func forgetDependent(_ cell: DependencyCell) {
     lock.withLock {
       guard !cell.isWaiting(for: self) else {

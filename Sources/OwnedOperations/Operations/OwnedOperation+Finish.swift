@@ -99,7 +99,8 @@ extension OwnedOperation {
         swap(&former, &makeExtras().completionBlock)
         return false
       }
-      // After the finish: nothing, as in Foundation, unless it came without a start, so early that the block could not be there yet.
+      // After the finish nothing happens, as in Foundation. An exception is a finish without a start, so early that the block could not be
+      // there yet.
       let wasRun = word.contains(.wasStarted) && !runsBesideTheFormer || extras?.completionIsOver ?? false
       guard block != nil, !wasRun else { return false }
       makeExtras().completionIsOver = true

@@ -9,7 +9,7 @@ extension OwnedOperation {
 
   /// Once, and only for an operation that was started, is in a queue of ours, or was refused by one for its owner's end.
   ///
-  /// One that waits unstarted in a queue of Foundation's, and has finished because its owner ended, must not be announced: that queue keeps
+  /// One that waits unstarted in a queue of Foundation's, and has finished because its owner ended, must not be announced. That queue keeps
   /// an unretained pointer to it until it has started it. It will start it, since it hears that the operation is ready.
   final func tellFoundationOfFinish() {
     let told = StateWord.Bits.foundationWasTold.rawValue

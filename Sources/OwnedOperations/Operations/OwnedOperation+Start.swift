@@ -82,12 +82,12 @@ extension OwnedOperation {
     letGoOfOwner()
   }
 
-  /// In the initialiser of a kind whose work tells others that its turn has come: it is begun also if the operation has been finished since
-  /// the start, because nobody else would tell them.
+  /// In the initialiser of a kind whose work tells others that its turn has come. Such work is begun also if the operation has been
+  /// finished since the start, because nobody else would tell them.
   package final func setTellsOthers() { word.bitwiseOr(StateWord.Bits.tellsOthers.rawValue, ordering: .relaxed) }
 
   /// Whether the work may begin that a start has made a task for, which may have waited long for a thread. This look at the lifetime
-  /// decides; and the operation may have been finished meanwhile, after which the owner's end cancels it no more.
+  /// decides. The operation may have been finished meanwhile; then the owner's end cancels it no more.
   final var mayBeginInTask: Bool {
     let word = settled()
     return !word.isCancelled && !word.contains(.finishClaimed) || Mutation.taskSkipsTheLifetime.isOn

@@ -103,8 +103,8 @@ extension OwnedOperation {
     for waiter in waiters { waiter.wake() }
   }
 
-  /// Keeps `OperationQueue.waitUntilAllOperationsAreFinished` from spinning on an operation that has finished because its owner ended, and
-  /// which the (suspended) queue has yet to start: such a queue asks again and again.
+  /// Keeps `OperationQueue.waitUntilAllOperationsAreFinished` from spinning. It would spin on an operation that its owner's end has
+  /// finished, and that the (suspended) queue has yet to start. Such a queue asks again and again.
   private func waitUntilFoundationWasTold() {
     let word = load()
     guard word.contains(.readinessWasRead), !word.contains(.foundationWasTold), !word.contains(.attached), !word.contains(.wasStarted)

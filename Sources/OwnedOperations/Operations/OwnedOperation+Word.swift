@@ -56,7 +56,7 @@ extension OwnedOperation {
       if current.contains(.isObservedBeforehand) {
         var keys = ObservedKeys(changedFrom: current, to: new).subtracting(announced)
         if !current.isCancelled, new.isCancelled, new.reason == .ownerEnded {
-          // That has happened already, and anybody, even a getter, may be writing it down just now: it is told with the change.
+          // The owner has ended already, and anybody, even a getter, may be writing that down just now. So it is told with the change.
           keys = new.isFinished ? keys.subtracting([.isCancelled, .isReady]) : []
         }
         if !keys.isEmpty {

@@ -13,9 +13,9 @@ import Synchronization
 /// ```
 ///
 /// It can be started by hand, or added to Foundation's `OperationQueue` or to a queue of this package. It can depend on plain operations,
-/// and they on it. The operation holds the lifetime of its owner, never the owner. All members may be used from any thread; the flags and
-/// ``state`` are views of a single word, and never contradict each other. The locks of the base class are left alone from
-/// creation to finish, except where Foundation has to be told: on Linux it takes five, one after the other, to hear that an operation has
+/// and they on it. The operation holds the lifetime of its owner, never the owner. All members may be used from any thread. The flags and
+/// ``state`` are views of a single word, and never contradict each other. The locks of the base class are left alone from creation to
+/// finish, except where Foundation has to be told. On Linux the base class takes five, one after the other, to hear that an operation has
 /// finished.
 ///
 /// Foundation's rules hold, with these differences:
@@ -27,8 +27,11 @@ import Synchronization
 ///
 /// A subclass may override `perform()`, `main()`, `didCancel(_:)`, `isReady`, `isAsynchronous`, and, calling `super`, `start()`, `cancel()`
 /// and the members that concern dependencies. What a subclass stores is its own to guard.
-// Safe to share: `word` is atomic; `extras`, `dependencyCell`, `firstDependent` and `scheduler` are guarded by `lock`,
-// `memberIndex` by the lifetime's lock, `registryPlace` by the scheduler's; the rest never changes.
+// Safe to share:
+// - `word` is atomic
+// - `lock` guards `extras`, `dependencyCell`, `firstDependent` and `scheduler`
+// - the lifetime's lock guards `memberIndex`, the scheduler's guards `registryPlace`
+// - the rest never changes.
 open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchecked Sendable {
   /// The owner's lifetime, which the operation holds instead of the owner.
   public final let lifetime: OwnerLifetime
@@ -55,7 +58,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
     self.lifetime = lifetime
     super.init()
     // From here on the reaper may come by, though a subclass's initialiser goes on. All that a subclass stores has been initialised by
-    // then, so what it overrides finds a whole object; and nothing tells us when its initialiser has ended. See `didCancel`.
+    // then, so what it overrides finds a whole object. And nothing tells us when its initialiser has ended. See `didCancel`.
     if !unretained.with({ $0.join(self) }) { finishForEndedOwner() }
   }
 
@@ -80,7 +83,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// The work. Override this or `main()`; what it throws is the outcome. Runs once, on the thread that starts the operation.
   ///
   /// If ``OwnedOperation/isAsynchronous`` is true, the operation stays executing until ``OwnedOperation/finish(throwing:)`` is called or
-  /// this throws; otherwise it finishes when this returns.
+  /// this throws. Otherwise it finishes when this returns.
   open func perform() throws {}
 
   /// Calls ``perform()`` and keeps what it throws.
@@ -90,13 +93,13 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
 
   /// Called once, if the operation is cancelled before it has finished, whatever the reason: stop the request, kill the child.
   ///
-  /// Runs on the thread that called `cancel()`; for the end of an owner and for a timeout, on a background thread. The work may be running
-  /// meanwhile, or never have started; in that case the operation may have finished already. Not called for an operation made for an owner
-  /// that had ended.
+  /// Runs on the thread that called `cancel()`. For the end of an owner and for a timeout, it runs on a background thread. The work may be
+  /// running meanwhile, or never have started. In the latter case the operation may have finished already. Not called for an operation made
+  /// for an owner that had ended.
   ///
-  /// The owner may end while the operation is being made. So this may be called, on another thread, as soon as `super.init` has been: what
-  /// it needs must be stored before, as Swift demands of all that is stored anyway. An initialiser that begins something after `super.init`
-  /// has to ask ``isCancelled`` when it is done.
+  /// The owner may end while the operation is being made. So this may be called, on another thread, as soon as `super.init` has been
+  /// called. What it needs must be stored before, as Swift demands of all that is stored anyway. An initialiser that begins something after
+  /// `super.init` has to ask ``isCancelled`` when it is done.
   open func didCancel(_ reason: CancellationReason) {}
 
   /// True in a subclass whose work goes on after ``OwnedOperation/perform()`` has returned, and ends with
@@ -136,8 +139,8 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// - Returns: whether it has.
   func noticeReadiness() -> Bool { false }
 
-  /// Lets go of what the kind of operation has stored of its work: hands it to ``DeferredReleases``, because the caller must not wait for
-  /// deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
+  /// Lets go of what the kind of operation has stored of its work. It hands that to ``DeferredReleases``, because the caller must not wait
+  /// for deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}
 
   /// Whether what is left of its task is on its way to its end, and needs no permit. Asked under a scheduler's lock; once true, for good.
@@ -163,14 +166,14 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// True if no dependency is outstanding, or the operation was cancelled. Stays true later.
   ///
   /// A subclass may add a condition: return `super.isReady && ...`, and call `didChangeValue(forKey: "isReady")` when the condition
-  /// changes. A queue of ours notices that at once; without it, or if the override doesn't ask `super`, within 50 ms, or a second if
-  /// nothing has changed for a minute.
+  /// changes. A queue of ours notices that at once. Without that call, or if the override doesn't ask `super`, it notices within 50 ms, or
+  /// a second if nothing has changed for a minute.
   open override var isReady: Bool {
     var word = settled()
     if word.contains(.watched) { noteQuestion() }
     if !word.contains(.readinessWasRead) {
-      // A start by hand keeps no answer. Nor has a Foundation queue the operation, for it would have asked; so the base class, which would
-      // take its lock, has nothing to say.
+      // A start by hand keeps no answer. Nor is the operation in a queue of Foundation's, which would have asked. So the base class, which
+      // would take its lock, has nothing to say.
       if OperationThread.isAsking(self) { return word.isReady }
       // First the mark, then the answer: if the answer changes later, whoever changes it sees the mark and tells Foundation.
       let before = self.word.bitwiseOr(StateWord.Bits.readinessWasRead.rawValue, ordering: .acquiringAndReleasing).oldValue
@@ -197,7 +200,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// True from the start of the work to the finish.
   public override var isExecuting: Bool { load().phase == .executing }
 
-  /// True once the operation has succeeded, failed, or been cancelled for good. Its work has been released by then; if it never ran, it is
+  /// True once the operation has succeeded, failed, or been cancelled for good. Its work has been released by then. If it never ran, it is
   /// just being released in the background.
   public override var isFinished: Bool { load().isFinished }
 
@@ -226,7 +229,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// is asynchronous.
   ///
   /// Does nothing if the operation has finished. If it is executing or not ready, that is reported on standard error and nothing else
-  /// happens (Foundation stops the process); ``startOrThrow()`` tells the caller.
+  /// happens (Foundation stops the process). ``startOrThrow()`` tells the caller.
   /// - Complexity: beside the work, linear in the operations that depend on this one, if it finishes.
   open override func start() {
     do throws(OwnedOperationError) {
@@ -243,7 +246,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
     try beginStart()
   }
 
-  /// Cancels the operation: work that has not started never will; work that runs is told by ``didCancel(_:)`` and may ask `isCancelled`.
+  /// Cancels the operation. Work that has not started never will. Work that runs is told by ``didCancel(_:)`` and may ask `isCancelled`.
   ///
   /// As in Foundation, cancelling doesn't finish an operation that has not started, but makes it ready, so that a queue, or `start()`,
   /// finishes it. Its work is released at once, in the background: this doesn't wait for deinits. Does nothing if the operation has
@@ -300,11 +303,11 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
 
   // MARK: Settings
 
-  /// Cancels the operation when this much time has passed since its work started; it ends in `.cancelled(.timedOut)`. Set it before the
+  /// Cancels the operation when this much time has passed since its work started. It ends in `.cancelled(.timedOut)`. Set it before the
   /// start.
   ///
-  /// A subclass whose ``isAsynchronous`` is true is finished then, after ``didCancel(_:)``. A work that runs on its thread, or in a task,
-  /// is asked to end, and the operation finishes when it does.
+  /// A subclass whose ``isAsynchronous`` is true is finished then, after ``didCancel(_:)``. Work that runs on its thread, or in a task, is
+  /// asked to end. The operation finishes when the work ends.
   public final var timeout: Duration? {
     get { lock.withLock { extras?.timeout } }
     set {
@@ -361,8 +364,8 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// For example `OwnedBlockOperation "thumbnail" (executing, owner#42)`.
   open override var description: String { "\(label) (\(state), \(ownerID))" }
 
-  /// What `dump`, debuggers and failed expectations of tests show: the ``description``, which may be asked for on any thread, and nothing
-  /// that is stored, which may change meanwhile.
+  /// What `dump`, debuggers and failed expectations of tests show: the ``description``, which may be asked for on any thread. Nothing that
+  /// is stored is shown, because it may change meanwhile.
   open var customMirror: Mirror { Mirror(self, children: ["description": description], ancestorRepresentation: .suppressed) }
 }
 

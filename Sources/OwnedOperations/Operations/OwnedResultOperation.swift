@@ -9,8 +9,8 @@ import Foundation
 /// print(try await size.value)
 /// ```
 ///
-/// The body is released as soon as it has run or, in the background, when the operation is cancelled before it has started; the value lives
-/// as long as the operation.
+/// The body is released as soon as it has run. When the operation is cancelled before it has started, the body is released in the
+/// background. The value lives as long as the operation.
 public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unchecked Sendable {
   // Safe to share: all that is stored is guarded by the operation's lock, except `isAsynchronous`, which never changes.
   private var body: ResultBody<Output>?
@@ -39,13 +39,13 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
     super.init(lifetime: lifetime)
   }
 
-  /// Makes an operation for an owner that holds a token; the body runs on the thread that starts it. The body keeps what it captures until
+  /// Makes an operation for an owner that holds a token. The body runs on the thread that starts it. The body keeps what it captures until
   /// it has run, so it must not capture the owner.
   public convenience init(owner: some OperationOwner, _ body: @escaping @Sendable () throws -> Output) {
     self.init(lifetime: owner.lifetimeToken.lifetime, body)
   }
 
-  /// Makes an operation for an owner that holds a token; the body runs in a task, which is cancelled with the operation. The body keeps
+  /// Makes an operation for an owner that holds a token. The body runs in a task, which is cancelled with the operation. The body keeps
   /// what it captures until it has run, so it must not capture the owner.
   public convenience init(owner: some OperationOwner, _ body: @escaping @Sendable () async throws -> Output) {
     self.init(lifetime: owner.lifetimeToken.lifetime, body)
@@ -57,8 +57,8 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
     return lock.withLock { result }
   }
 
-  /// Waits for the operation to finish. It is not started by this; it is not cancelled when the task that waits is.
-  /// - Throws: what the body threw; `CancellationError` if the operation was cancelled, or the task that waits is.
+  /// Waits for the operation to finish. It is not started by this, and not cancelled when the task that waits is.
+  /// - Throws: what the body threw. `CancellationError` if the operation was cancelled, or the task that waits is.
   public var value: Output {
     get async throws {
       try await finishedUnlessCancelled()
@@ -70,8 +70,8 @@ public final class OwnedResultOperation<Output: Sendable>: OwnedOperation, @unch
 
   /// Blocks this thread until the operation has finished, and returns its value. It is not started by this. A worker that calls it says
   /// so to its queue, as with ``OwnedOperation/waitUntilFinished()``. On the main thread, outside of such work, it must not be called for
-  /// an operation of the main queue: as in Foundation, it would wait for ever.
-  /// - Throws: what the body threw; `CancellationError` if the operation was cancelled; ``OwnerScopedQueueError/waitingForItself(_:)``
+  /// an operation of the main queue. As in Foundation, it would wait for ever.
+  /// - Throws: what the body threw. `CancellationError` if the operation was cancelled. ``OwnerScopedQueueError/waitingForItself(_:)``
   ///   inside the operation's own body.
   @available(*, noasync, message: "Use value instead")
   public func get() throws -> Output {

@@ -36,7 +36,7 @@ final class ResultHandler<Value: Sendable>: Sendable {
 /// ## Protocol
 ///
 /// - The work is taken out once: by the start (`begin`), which sets `hasBegun`, or by a cancellation (`release`). Both under the lock.
-/// - If it has begun, its end delivers. If it was cancelled before, `wasCancelled` does, with a `CancellationError`; it is called after the
+/// - If it has begun, its end delivers. If it was cancelled before, `wasCancelled` delivers a `CancellationError`. It is called after the
 ///   work was released.
 /// - A start that was decided before a cancellation, and has not taken the work yet, may find that `wasCancelled` has delivered. The
 ///   handler takes the first result only.

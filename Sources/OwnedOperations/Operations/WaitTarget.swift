@@ -35,9 +35,10 @@ enum WaitTarget {
     }
   }
 
-  /// Whether the condition holds for this target or one behind it: what runs a plain operation, what an operation depends on, and what its
-  /// body is blocked in a wait for; and, if work of a scheduler is waited for, what its operations wait for. Who stands behind a barrier
-  /// waits for all before it. Linear in these. Runs no code of the user's, but `isFinished` and `dependencies` of plain operations.
+  /// Whether the condition holds for this target or one behind it. Behind a target are what runs a plain operation, what an operation
+  /// depends on, and what its body is blocked in a wait for. If work of a scheduler is waited for, so is what its operations wait for. Who
+  /// stands behind a barrier waits for all before it. Linear in these. Runs no code of the user's, but `isFinished` and `dependencies` of
+  /// plain operations.
   /// - Parameter doubt: the answer if a scheduler has too many operations to ask.
   private func leads(inDoubt doubt: Bool, to condition: (WaitTarget) -> Bool) -> Bool {
     var seen: Set<ObjectIdentifier> = []
@@ -96,7 +97,7 @@ enum WaitTarget {
     let owner: ObjectIdentifier?
   }
 
-  /// Of a scheduler, to ask at a time.
+  /// How many operations of a scheduler to ask at a time.
   private static let mostOperations = 1000
 }
 

@@ -1,7 +1,7 @@
 import Dispatch
 
-/// A wait in a task, as long as it goes on. Has what the task holds, and the target may need, left to others meanwhile: its operation's
-/// permit (`TaskWait`), and its owner (`OwnBodyTaskWait`).
+/// A wait in a task, as long as it goes on. Meanwhile others get what the task holds and the target may need: its operation's permit
+/// (`TaskWait`), and its owner (`OwnBodyTaskWait`).
 ///
 /// ## Protocol
 ///
@@ -74,8 +74,8 @@ final class WatchedWait: Sendable {
 /// - A wait is looked at 50 ms after its beginning, and again after twice as long each time, up to 1 s.
 /// - One timer is set to the earliest of these times; to none while there is no such wait.
 /// - A wait leaves when its task goes on, or when a look has left nothing to be found. Until then it stays, also while it is looked at.
-/// - Each round has a dispatch queue, and so a thread, of its own. Looks ask plain operations, whose answers are the user's code; and
-///   a round may let go of the last reference to an operation. What doesn't return there holds up nobody but its round.
+/// - Each round has a dispatch queue, and so a thread, of its own. Looks ask plain operations, whose answers are the user's code. And a
+///   round may let go of the last reference to an operation. What doesn't return there holds up nobody but its round.
 enum WatchedWaits {
   private static let firstDelay: UInt64 = 50_000_000
   private static let longestDelay: UInt64 = 1_000_000_000

@@ -5,8 +5,8 @@ package enum BackgroundWork {
   /// How often what comes of it is looked for. An owner that ends takes two: its members are found in the first, and told in the second.
   private static let mostRounds = 4
 
-  /// Returns when what was handed over before has been done, and most often what came of it; or after a while, if that takes long.
-  /// May be called from inside of it.
+  /// Returns when what was handed over before has been done, and most often what came of it. If that takes long, returns after a while. May
+  /// be called from inside of it.
   package static func settle(within seconds: Int = 1) {
     let end = DispatchTime.now() + .seconds(seconds)
     for _ in 0..<mostRounds {

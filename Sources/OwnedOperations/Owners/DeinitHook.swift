@@ -10,7 +10,7 @@ public struct DeinitHook: Hashable, Sendable {
 
   /// Lets go of the closure, so that it never runs. From any thread, also from inside another hook of the same object.
   ///
-  /// - Returns: true if this call removed a hook that had not run; false if it has run, runs just now, or was cancelled, replaced or
+  /// - Returns: true if this call removed a hook that had not run. False if it has run, runs just now, or was cancelled, replaced or
   ///   refused.
   /// - Complexity: linear in the hooks of the object.
   @discardableResult
@@ -34,7 +34,7 @@ public enum DeinitHookMechanism: Sendable {
   case classMetadata
   /// Something associated with the object tells, as it is released, after the deinit body. Where there is an Objective-C runtime.
   case associatedObject
-  /// Nobody tells. Lifetimes of such objects still know, by a weak reference, that they have ended; hooks can't be installed.
+  /// Nobody tells. Lifetimes of such objects still know, by a weak reference, that they have ended. Hooks can't be installed.
   case weakReference
 }
 
@@ -72,21 +72,21 @@ public enum DeinitHookError: Error, Equatable, CustomStringConvertible {
 /// }
 /// ```
 ///
-/// The closure runs on the thread that drops the last reference, before the object's deinit body (its subclass's first), while the object
-/// is whole: its members can be read through the `Unmanaged`. It can't be saved any more: weak references to it are nil, and a strong
+/// The closure runs on the thread that drops the last reference, before the object's deinit body (its subclass's first). The object is
+/// still whole: its members can be read through the `Unmanaged`. It can't be saved any more: weak references to it are nil, and a strong
 /// reference that is still held when the closure returns dangles. If it is held until the deinit has ended, the Swift runtime stops the
 /// process with "deallocated with non-zero retain count". Where ``DeinitHook/mechanism`` is ``DeinitHookMechanism/associatedObject``, it
 /// runs after the deinit body, and only the address may be used.
 ///
-/// If the object belongs to an actor, to the main one for example, that thread may be another than the actor's, also with an isolated
-/// deinit, before which the hooks run. Then read only what is `nonisolated`, see <doc:OwnersOnActors>.
+/// If the object belongs to an actor, to the main one for example, that thread may be another than the actor's. That holds for an isolated
+/// deinit, too: the hooks run before it. Then read only what is `nonisolated`, see <doc:OwnersOnActors>.
 ///
-/// Several hooks of one object run in order of identifier. From inside, hooks of any object may be added or cancelled (also later
-/// hooks of the same object), and last references to others dropped; adding to the same object is refused. What the closure captured is
-/// released right after it ran, or when it is cancelled. Objects that never deinitialise, such as static ones, never run their hooks.
+/// Several hooks of one object run in order of identifier. From inside, hooks of any object may be added or cancelled (also later hooks of
+/// the same object), and last references to others dropped. Adding to the same object is refused. What the closure captured is released
+/// right after it ran, or when it is cancelled. Objects that never deinitialise, such as static ones, never run their hooks.
 ///
-/// An object that is deinitialising, and one whose class can't be hooked, are refused: the returned hook is not
-/// ``DeinitHook/isInstalled``, nothing has changed, and `ifRefused` hears why.
+/// An object that is deinitialising, and one whose class can't be hooked, are refused. Then the returned hook is not
+/// ``DeinitHook/isInstalled``, nothing has changed, and `ifRefused` is told why.
 ///
 /// Costs one small allocation beside the closure. Other instances of the class pay a few nanoseconds each when they end, and no lock.
 ///
@@ -130,13 +130,13 @@ private func install<Object: AnyObject>(
   _ body: @escaping @Sendable (Unmanaged<Object>, DeinitHook) -> Void, named name: String?, on object: Object
 ) throws(DeinitHookError) -> DeinitHook {
   guard !isForeign(Object.self) else { throw .classCannotBeHooked(type: String(describing: Object.self)) }
-  // An `Unmanaged` is one pointer whatever the object, and is passed as such; so the closure can be called with the class forgotten,
-  // which saves wrapping it in another.
+  // An `Unmanaged` is one pointer whatever the object, and is passed as such. So the closure can be called with the class forgotten, which
+  // saves wrapping it in another.
   let erased = unsafeBitCast(TypedBody(call: body), to: ErasedBody.self)
   return try DeinitRegistry.shared.install(on: object, name: name, body: erased.call)
 }
 
-/// A closure in a struct keeps its own calling convention when it is cast; bare, it would be wrapped in another for the cast, and again
+/// A closure in a struct keeps its own calling convention when it is cast. Bare, it would be wrapped in another for the cast, and again
 /// behind it.
 private struct TypedBody<Object: AnyObject> { let call: @Sendable (Unmanaged<Object>, DeinitHook) -> Void }
 private struct ErasedBody { let call: DeinitHookNode.Body }

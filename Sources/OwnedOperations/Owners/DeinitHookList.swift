@@ -1,6 +1,6 @@
 /// A hook that waits for its object's end.
 ///
-/// `next` and `identifier` are written only under the lock of the shard that holds the node, before the node is taken out of its list; the
+/// `next` and `identifier` are written before the node is taken out of its list, and only under the lock of the shard that holds it. The
 /// rest is constant.
 final class DeinitHookNode {
   typealias Body = @Sendable (Unmanaged<AnyObject>, DeinitHook) -> Void  // as the public hooks, from which it is cast

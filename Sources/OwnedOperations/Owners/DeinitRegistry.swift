@@ -3,12 +3,12 @@ import Synchronization
 /// What objects carry without a stored property: an attachment (their lifetime) and deinit hooks, by address, in ``DeinitShard``s.
 ///
 /// The table holds no reference to the objects. An address in it is good because its object can't go without coming through
-/// ``objectDeinitialises(_:)``, which takes the entry out: that is what the mechanism (see ``DeinitHookMechanism``) is for. By weak
-/// reference there is no such call; then attachments are kept in a ``WeakAttachmentTable``, and hooks are refused.
+/// ``objectDeinitialises(_:)``, which takes the entry out. The mechanism (see ``DeinitHookMechanism``) sees to that. By weak reference
+/// there is no such call. Then attachments are kept in a ``WeakAttachmentTable``, and hooks are refused.
 ///
-/// At an object's end, on the thread that dropped the last reference: first its attachment hears of it and is released, then its hooks run
-/// one by one in order of identifier. Each is taken out of the table under the shard's lock just before it runs. So it runs at most once,
-/// and can be cancelled until then. No lock is held while anything of the user's runs or is released.
+/// When an object ends, the thread that dropped the last reference first tells its attachment and releases it. Then it runs the object's
+/// hooks one by one in order of identifier. Each is taken out of the table under the shard's lock just before it runs. So it runs at most
+/// once, and can be cancelled until then. No lock is held while anything of the user's runs or is released.
 final class DeinitRegistry: Sendable {
   static let shared = DeinitRegistry(mechanism: DeinitHookMechanism.detect())
 
@@ -20,7 +20,7 @@ final class DeinitRegistry: Sendable {
 
   private let shards = RawStorage<DeinitShard>(capacity: 1 << shardBits)
 
-  /// Tests make registries by weak reference of their own; the others must be ``shared``, which the destroyers know.
+  /// Tests make registries of their own, by weak reference. All others must be ``shared``, which the destroyers know.
   init(mechanism: DeinitHookMechanism) {
     self.mechanism = mechanism
     for index in 0..<(1 << Self.shardBits) { (shards.start + index).initialize(to: DeinitShard(seed: UInt64(index))) }

@@ -24,7 +24,7 @@
     /// Hooks the canary's class, lets a canary go, and looks whether hook and destroyer ran, in that order and on that object. The
     /// class is put back in any case.
     ///
-    /// - Parameter intervene: called with the canary while its class is hooked; a test that keeps it alive makes the check fail.
+    /// - Parameter intervene: called with the canary while its class is hooked. A test that keeps it alive makes the check fail.
     static func passes(intervene: ((AnyObject) -> Void)? = nil) -> Bool {
       lock.lock()
       defer { lock.unlock() }
@@ -44,7 +44,7 @@
         && journal.hookRanFirst.load(ordering: .relaxed) && journal.destroyerRan.load(ordering: .relaxed) && !remains.isAlive
     }
 
-    /// Not inlined, and not released by a variable's end: a canary that the optimiser sees being born and freed may die early, or without
+    /// Not inlined, and not released by a variable's end. A canary that the optimiser sees being born and freed may die early, or without
     /// its class being asked.
     @inline(never)
     private static func makeCanary(_ journal: Journal) -> Retained<Canary> { Retained(Canary(journal)) }

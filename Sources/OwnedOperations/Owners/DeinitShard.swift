@@ -2,18 +2,18 @@ import Synchronization
 
 /// One part of the table that knows, by address, what is to happen when an object deinitialises.
 ///
-/// Every instance of a hooked class asks on its way out, whether it carries anything or not. So the question "is there anything
-/// for this address" is answered without a lock; only objects that carry something go through it.
+/// Every instance of a hooked class asks on its way out, whether it carries anything or not. So the question "is there anything for this
+/// address" is answered without a lock. Only objects that carry something take the lock.
 ///
 /// Protocol. Open addressing with linear probing; the keys (object addresses) and their entries are arrays of equal length.
 ///
 /// - All writes are made under `lock`. What is in `guarded`, and the lists of hooks, are read under it, too. User code never runs
 ///   under it, and nothing is released under it, because a release can run user code.
 /// - The keys are also read without the lock, by ``mayContain(_:)``. A key is stored before the call that installed it returns, and the
-///   installing thread holds a strong reference meanwhile; so for the thread that destroys the object, the store has happened.
-/// - A slot that lies on the probe path of a live key never becomes `vacant` in the same block: a removed key leaves a `removed`
-///   mark, unless the slot after it is vacant, which means that no probe path crosses it. So a reader can't miss a live key
-///   while others are inserted and removed around it.
+///   installing thread holds a strong reference meanwhile. So for the thread that destroys the object, the store has happened.
+/// - A slot that lies on the probe path of a live key never becomes `vacant` in the same block. A removed key leaves a `removed` mark,
+///   unless the slot after it is vacant: then no probe path crosses it. So a reader can't miss a live key while others are inserted and
+///   removed around it.
 /// - Rehashing fills another block and then publishes it. A block that was outgrown keeps its keys and is never freed
 ///   (together they are smaller than the one in use). Rehashing at the same size, to drop `removed` marks, alternates between two
 ///   blocks, and so clears one that a slow reader may still be in. `generation` tells: it is raised before the clearing, and the clearing
@@ -35,8 +35,8 @@ struct DeinitShard: ~Copyable {
   private static var removed: UInt { 1 }
   private static var initialCapacity: Int { 16 }
 
-  /// What only the holder of the lock touches. In memory of its own: changing a part of a structure counts as an access to all of it, and
-  /// the rest is read by others meanwhile.
+  /// What only the holder of the lock touches. In memory of its own: changing a part of a structure counts as an access to all of it. The
+  /// rest is read by others meanwhile.
   private struct Guarded {
     var entries: UnsafeMutablePointer<Entry>
     var live = 0

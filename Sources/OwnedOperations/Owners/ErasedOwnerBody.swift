@@ -1,13 +1,13 @@
 /// Bodies that get their owner, with the type of the owner forgotten.
 ///
-/// A class is one pointer whatever its type, and is passed as such; so the closure itself can be called with any object, and must be called
+/// A class is one pointer whatever its type, and is passed as such. So the closure itself can be called with any object, and must be called
 /// with one of its type. That saves wrapping it in another, and the references that such a wrapper may hold: they would count as somebody
 /// else's, see `OwnerHold`.
 enum ErasedOwnerBody {
   typealias Body = @Sendable (AnyObject) -> Void
   typealias ThrowingBody = @Sendable (AnyObject) throws -> Void
 
-  // A closure in a struct keeps its own calling convention when it is cast; bare, it would be wrapped in another for the cast, and again
+  // A closure in a struct keeps its own calling convention when it is cast. Bare, it would be wrapped in another for the cast, and again
   // behind it.
   private struct Typed<Owner: AnyObject> { let call: @Sendable (Owner) -> Void }
   private struct Erased { let call: Body }

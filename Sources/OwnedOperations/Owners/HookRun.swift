@@ -1,8 +1,7 @@
 /// Runs hooks on the thread that ends an owner, and keeps ends that nest in hooks from nesting too deep.
 ///
-/// A hook may end another owner, whose hook ends the next, and so on: a line of a million owners would need a
-/// million frames on the stack. Up to `depthLimit` they nest, so that `end()` has its hooks run when it returns; beyond, they wait for the
-/// outermost.
+/// A hook may end another owner, whose hook ends the next, and so on. A line of a million owners would need a million frames on the stack.
+/// Up to `depthLimit` they nest, so that the hooks have run when `end()` returns. Beyond it, they wait for the outermost.
 final class HookRun {
   private static let depthLimit = 32
 

@@ -23,8 +23,8 @@ extension LifetimeMember {
   var isAtRest: Bool { false }
 }
 
-/// How a list deals with members that it knows by address only: without taking a reference, which could turn out to be the last one, under
-/// the lifetime's lock, and costs more than all the rest.
+/// How a list deals with members that it knows by address only. It takes no reference: that could turn out to be the last one, under the
+/// lifetime's lock, and costs more than all the rest.
 final class MemberKind: Sendable {
   private let setIndex: @Sendable (Int32, UnsafeMutableRawPointer) -> Void
   private let isAtRest: @Sendable (UnsafeMutableRawPointer) -> Bool
@@ -41,14 +41,14 @@ final class MemberKind: Sendable {
   func member(_ object: AnyObject) -> any LifetimeMember { member(object) }
 }
 
-/// The members of one lifetime, unretained, in an array: 16 bytes a member, O(1) to join and to leave, and left to the
+/// The members of one lifetime, unretained, in an array of 16 bytes a member. Joining and leaving are O(1), and the array is left to the
 /// reaper as it stands.
 ///
-/// Guarded by the lock of its lifetime. While the lifetime is alive the last member fills the place of one that leaves; once it has
-/// ended, places no longer move, because the reaper walks them.
+/// Guarded by the lock of its lifetime. While the lifetime is alive the last member fills the place of one that leaves. Once it has ended,
+/// places no longer move, because the reaper walks them.
 ///
 /// A member whose last reference has gone on another thread may still stand here, waiting in its deinit for the lock. Its memory is there
-/// until it has left, so it can be moved; it can't be retained any more, which `retained()` tells.
+/// until it has left, so it can be moved. It can't be retained any more, which `retained()` tells.
 struct MemberList {
   static let notListed: Int32 = -1
 

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Cleans up behind ended owners, away from the thread that ended them: an end hands its lifetime over in constant time, however much
-/// work is pending, and the members learn of it here.
+/// Cleans up behind ended owners, away from the thread that ended them. An end hands its lifetime over in constant time, however much work
+/// is pending, and the members learn of it here.
 ///
 /// - What is the user's (deinits, `didCancel`, observers, hooks) is not run here, but handed to ``DeferredReleases`` and ``DeferredCalls``.
 /// - Foundation may ask an operation that it knows, and that is overridden, on this thread all the same. Should that block, another thread

@@ -3,7 +3,8 @@
 /// Bodies are nested: one posts a notification, observes, or starts an operation by hand, and what is called holds an owner of its own. All
 /// of them wait when the innermost does.
 ///
-/// A frame belongs to one thread, which alone reads and writes it, and lies on its stack or with its worker as long as the body runs.
+/// A frame belongs to one thread, which alone reads and writes it. It lies on the thread's stack or with its worker as long as the body
+/// runs.
 struct OwnerBodyFrame {
   /// Kept by whoever runs the body.
   private let unretainedHold: Borrowed<OwnerHold>
@@ -11,7 +12,7 @@ struct OwnerBodyFrame {
   /// A wait of the thread's has counted the body out, and is to count it in again.
   private var isCountedOut = false
 
-  /// Of a body that begins on this thread.
+  /// The frame of a body that begins on this thread.
   @inline(__always)  // for each owner that a worker comes to
   init(_ hold: Borrowed<OwnerHold>) {
     unretainedHold = hold

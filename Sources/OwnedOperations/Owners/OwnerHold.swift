@@ -10,7 +10,8 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// How many references to an object are held by running bodies of its own work, over all queues, tokens and GCD forms.
 ///
 /// An owner that only its own running bodies hold is about to go: no further body of it begins. Those that run finish, and the last one
-/// lets it go. The runtime tells how many strong references there are; if that is no more than the bodies hold, nobody else does.
+/// lets it go. The runtime tells how many strong references there are. If there are no more than the bodies hold, nobody else holds the
+/// owner.
 ///
 /// ## Protocol
 ///
@@ -24,7 +25,8 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// - More references than bodies: somebody else holds the object. No more, and nobody `changing`: only bodies do. Otherwise it looks again.
 /// - A decision by a body is made while it holds the object. So no release that is `changing` meanwhile is the last, and none takes long.
 /// - Work that is held back is looked at again when it is kept (`keep`), and when work of the owner is added.
-/// - So it is when a body that sees bit 0 has counted itself out, or begins; and by a timer, because no event announces a new reference.
+/// - It is looked at, too, when a body that sees bit 0 has counted itself out, or begins. A timer also looks, because no event announces a
+///   new reference.
 /// - Bit 0 is set under `lock`, after the work was put where it waits. It is cleared under `lock`, when the work is taken out to go on.
 /// - A body that waits for its owner's work, through a call of ours, counts itself out while it waits (`OwnBodyWait`). So do all bodies
 ///   that the waiting thread is inside of and whose owners' work it is (`OwnerBodyFrame`), each once.
@@ -33,13 +35,13 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// Where there is an Objective-C runtime, references in autorelease pools count as somebody else's: work goes on until they are gone.
 final class OwnerHold: Sendable {
   private let object: MemoryReference
-  /// Those who add work compare the object, those who run it write the word: not in one cache line.
+  /// Keeps `object` and `word` in different cache lines. Those who add work compare the object, those who run it write the word.
   private let padding: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0, 0)
   private let word = Atomic<UInt64>(0)
   private let references = ModelPoint()
   private let lock = Lock()
   nonisolated(unsafe) private var guarded = Guarded()  // by `lock`; here, because there is one for each owner that has work
-  /// Of queues; a hint, which a serial queue's next block sees: it comes after.
+  /// How many queues have displaced blocks. A hint, which a serial queue's next block sees: it comes after.
   private let displacedCount = Atomic<Int>(0)
 
   private struct Guarded {
@@ -181,7 +183,8 @@ final class OwnerHold: Sendable {
     countedOut(change(by: 0 &- Self.oneBody &- Self.oneChanging))
   }
 
-  /// `end`, for those who have the next piece of work in hand: the owner's deinit, if this is the last reference, must not hold that up.
+  /// `end`, for those who have the next piece of work in hand. If this is the last reference, the owner's deinit must not hold that work
+  /// up.
   func endInBackground(_ object: Retained<AnyObject>) {
     DeferredReleases.add(BodyReference(self, object))
   }

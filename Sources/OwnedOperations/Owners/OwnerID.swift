@@ -1,7 +1,7 @@
 /// Names one owner for the life of the process.
 ///
-/// Identifiers come from a counter and are never reused, unlike addresses: work that remembers the identifier of an owner
-/// that has gone can't mistake a newer owner for it. Ask ``OwnerLifetime/isAlive(_:)`` whether the owner is still there.
+/// Identifiers come from a counter and are never reused, unlike addresses. Work that remembers the identifier of an owner that has gone
+/// can't mistake a newer owner for it. Ask ``OwnerLifetime/isAlive(_:)`` whether the owner is still there.
 public struct OwnerID: Hashable, Sendable, CustomStringConvertible {
   /// The value of the counter. The first owner of the process has 1.
   public let rawValue: UInt64

@@ -6,8 +6,8 @@ import Synchronization
 /// has ended. So a living owner costs an eighth of a byte, and a process that runs for years keeps only the pages of those alive.
 ///
 /// - `issue` and `isAlive` hold the lock for a few instructions.
-/// - `markEnded` takes no lock unless it was the last on its page: a page can't go before every identifier on it has ended, so
-///   the holder of a living identifier may touch its page freely. Of those who fill a word, the last has filled the page.
+/// - `markEnded` takes no lock unless it was the last on its page. A page can't go before every identifier on it has ended, so the holder
+///   of a living identifier may touch its page freely. Of those who fill a word, the last has filled the page.
 final class OwnerIDRegistry: Sendable {
   static let shared = OwnerIDRegistry()
 

@@ -11,8 +11,8 @@ extension OwnerLifetime {
   /// of an object that is deinitialising already has ended, and its ``endReason`` says so.
   ///
   /// Where ``DeinitHook/mechanism`` is `weakReference`, and for the rare class that can't be hooked, nobody tells the lifetime that its
-  /// object has gone: ``isAlive`` finds out when it is asked, so work of dead objects is skipped all the same, but hooks run late, and
-  /// captures go late.
+  /// object has gone. ``isAlive`` finds out when it is asked. So work of dead objects is skipped all the same, but hooks run late, and
+  /// captures are released late.
   ///
   /// Constant time; a token costs less.
   @_disfavoredOverload
@@ -25,7 +25,7 @@ extension OwnerLifetime {
     return ofObject(object, in: registry)
   }
 
-  /// The lifetime of the object itself, whether or not it holds a token: it ends with the object's deinit hooks, before the deinit body,
+  /// The lifetime of the object itself, whether or not it holds a token. It ends with the object's deinit hooks, before the deinit body,
   /// and not by hand.
   static func ofObject(_ object: AnyObject, in registry: DeinitRegistry = .shared) -> OwnerLifetime {
     if let attachment = registry.attachment(of: object, create: { AttachedLifetime($0) }) as? AttachedLifetime {

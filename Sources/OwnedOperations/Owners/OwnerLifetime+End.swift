@@ -4,7 +4,7 @@ import Synchronization
 extension OwnerLifetime {
   /// Ends the owner, and its children before its own hooks. Does nothing if it has ended.
   ///
-  /// When this returns, `isAlive` is false here and below, whichever thread ended what; all pending work counts as cancelled, and the hooks
+  /// When this returns, `isAlive` is false here and below, whichever thread ended what. All pending work counts as cancelled, and the hooks
   /// have run, on this thread. Pending work is cleaned up in the background.
   ///
   /// There are two exceptions, about hooks only:

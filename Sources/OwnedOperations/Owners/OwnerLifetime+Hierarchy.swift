@@ -4,8 +4,8 @@ extension OwnerLifetime {
   /// Makes the lifetime end when `parent` ends, instead of its parent until now. Nil makes it independent.
   ///
   /// If the new parent has ended, the lifetime ends before this returns.
-  /// - Throws: ``OwnerLifetimeError/parentCycle(_:)`` if `parent` is the lifetime itself or one of its descendants;
-  ///   ``OwnerLifetimeError/alreadyEnded(_:)`` if the lifetime has ended; ``OwnerLifetimeError/neverEnds(_:)`` for ``process``. Nothing has
+  /// - Throws: ``OwnerLifetimeError/parentCycle(_:)`` if `parent` is the lifetime itself or one of its descendants.
+  ///   ``OwnerLifetimeError/alreadyEnded(_:)`` if the lifetime has ended. ``OwnerLifetimeError/neverEnds(_:)`` for ``process``. Nothing has
   ///   changed then.
   /// - Complexity: linear in the depth of the tree above `parent`.
   public func setParent(_ parent: OwnerLifetime?) throws(OwnerLifetimeError) {
@@ -77,8 +77,8 @@ extension OwnerLifetime {
     lock.withLock { guarded.relations?.removeChild(id) }
   }
 
-  /// Lets go of a parent. Where nobody else holds it, that ends it and lets go of its own parent, and so on: one after the other here,
-  /// instead of one inside the other.
+  /// Lets go of a parent. Where nobody else holds it, that ends it and lets go of its own parent, and so on. Here that is done one after
+  /// the other, instead of one inside the other.
   static func release(_ ancestor: inout OwnerLifetime?) {
     while ancestor != nil, isKnownUniquelyReferenced(&ancestor) {
       let next = ancestor?.detachParent()

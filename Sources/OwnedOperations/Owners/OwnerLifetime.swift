@@ -17,7 +17,7 @@ import Synchronization
 /// screen = nil  // prints "owner#1 has gone"
 /// ```
 ///
-/// A lifetime without a token is a scope to end by hand; it also ends when the last reference to it goes, since nobody could end it then.
+/// A lifetime without a token is a scope to end by hand. It also ends when the last reference to it goes, since nobody could end it then.
 ///
 /// All members may be used from any thread, also from inside hooks. They take constant time unless they say otherwise.
 public final class OwnerLifetime: Sendable {
@@ -31,9 +31,9 @@ public final class OwnerLifetime: Sendable {
   //   before, and is taken along, or after, and sees the end. Two ends can't both win.
   // - The locks of two lifetimes are never held together, and no code of the user's runs under one. (`linking` may be held around one.)
   // - A parent knows its children unretained; a child takes itself out at its end, when everything below it has ended.
-  // - An end closes the whole tree before it tells anybody. Of each lifetime with children the one who turned its word sets
-  //   `Flag.closing` along with `ended`, keeps the children in `relations.closing`, and takes both back when all below has ended.
-  // - An end that finds a lifetime `closing`, its own or one below, doesn't wait: it closes the children itself, and returns when all below
+  // - An end closes the whole tree before it tells anybody. Whoever turned the word of a lifetime with children sets `Flag.closing` along
+  //   with `ended`, and keeps the children in `relations.closing`. It takes both back when all below has ended.
+  // - An end that finds a lifetime `closing`, its own or one below, doesn't wait. It closes the children itself, and returns when all below
   //   has ended. Whoever turns a child's word runs that child's hooks; nobody waits for those of others.
   // - `relations.parent`, under the child's own lock, says whose child it is. A parent's end closes a child only if it says so still.
   // - `setParent` writes `relations.parent` first, then changes the two lists, then looks whether the child has ended, and takes it out
@@ -124,8 +124,8 @@ public final class OwnerLifetime: Sendable {
   /// queue.async(lifetime: .process) { print("runs, whoever goes") }
   /// ```
   ///
-  /// It is alive as long as the process is. To call ``end()`` on it is a programming error, which stops the process; ``setParent(_:)``
-  /// throws. Members, children and hooks come and go with their own ends; the memory of those that have gone is given back.
+  /// It is alive as long as the process is. To call ``end()`` on it is a programming error, which stops the process. ``setParent(_:)``
+  /// throws. Members, children and hooks come and go with their own ends. The memory of those that have gone is given back.
   public static let process: OwnerLifetime = {
     let lifetime = OwnerLifetime(name: "process")
     lifetime.word.store(Flag.neverEnds, ordering: .relaxed)
@@ -175,14 +175,13 @@ public final class OwnerLifetime: Sendable {
 
   // MARK: Hooks
 
-  /// Runs the closure once, when the owner ends, on the thread that ends it and outside every lock; at once, on this thread, if it has
-  /// ended.
+  /// Runs the closure once, when the owner ends, on the thread that ends it and outside every lock. If it has ended, runs it at once, on
+  /// this thread.
   ///
-  /// Hooks run in the order in which they were added, after those of the children; not after those of a child that another thread is just
-  /// ending. The closure is released when it has run or is cancelled.
-  /// A hook may add and cancel hooks, end owners, and drop the last reference to one.
-  /// The owner is not at hand any more, and if it lived on an actor, this may be another thread than the actor's: read what the hook has
-  /// captured, and see <doc:OwnersOnActors>.
+  /// Hooks run in the order in which they were added, after those of the children. They don't wait for those of a child that another thread
+  /// is just ending. The closure is released when it has run or is cancelled. A hook may add and cancel hooks, end owners, and drop the
+  /// last reference to one. The owner is not at hand any more, and if it lived on an actor, this may be another thread than the actor's.
+  /// Read what the hook has captured, and see <doc:OwnersOnActors>.
   /// - Returns: the hook, for those who may want to cancel it. The lifetime keeps it.
   /// - Complexity: amortised constant.
   @discardableResult

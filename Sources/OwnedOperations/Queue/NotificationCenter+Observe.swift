@@ -20,13 +20,13 @@ extension NotificationCenter {
   /// NotificationCenter.default.post(name: saved, object: nil)
   /// ```
   ///
-  /// A notification that is posted while the owner ends calls the body or doesn't, by one decision; afterwards none does. The body may
-  /// post, observe, end this observation or others, and let go of its owner. It runs under no lock. It is skipped while nothing but bodies
-  /// and handlers of the owner's holds the owner.
+  /// A notification that is posted while the owner ends calls the body or doesn't, by one decision. Later ones don't. The body may post,
+  /// observe, end this observation or others, and let go of its owner. It runs under no lock. It is skipped while nothing but bodies and
+  /// handlers of the owner's holds the owner.
   ///
-  /// Without a queue the body runs on the thread that posts, before `post` returns. With one, the post doesn't wait: each delivery is a job
+  /// Without a queue the body runs on the thread that posts, before `post` returns. With one, the post doesn't wait. Each delivery is a job
   /// of the owner in that queue, which is counted, waited for and cancelled as such. Deliveries of one observation run one at a time, in
-  /// the order of the posts, and hold the notification until they have run or were cancelled; also the object in it.
+  /// the order of the posts. They hold the notification, and the object in it, until they have run or were cancelled.
   ///
   /// An object that posts from its own deinit isn't heard by those who observe that object.
   /// - Parameters:
@@ -37,7 +37,7 @@ extension NotificationCenter {
   ///   - queue: runs the body; kept until the observation ends. Nil for the thread that posts.
   ///   - body: gets the owner, which it must not capture. Released when the observation ends.
   /// - Returns: the observation, for those who may want to end it earlier. The center keeps it. It isn't valid if the owner has ended.
-  /// - Complexity: constant, and a registration with Foundation for the first of a name; linear in the observers of the same name that have
+  /// - Complexity: constant, and a registration with Foundation for the first of a name. Linear in the observers of the same name that have
   ///   a lower level.
   @discardableResult
   public func observe<Owner: OperationOwner & Sendable>(
@@ -48,12 +48,12 @@ extension NotificationCenter {
     return observe(name, object, lifetime, level, ObservationHandler(owner, lifetime, line(to: queue, lifetime), body))
   }
 
-  /// Calls the body with the owner, an object that holds no token, when a notification is posted, until the owner or the observed object
-  /// ends. It keeps neither alive.
+  /// Calls the body with the owner when a notification is posted, until the owner or the observed object ends. The owner is an object that
+  /// holds no token. The observation keeps neither alive.
   ///
-  /// A notification that is posted while the owner ends calls the body or doesn't, by one decision; afterwards none does. The body runs
-  /// under no lock, and may post, observe, and end this observation or others. Without a queue it runs on the thread that posts, before
-  /// `post` returns; with one, as a job of the owner there, one delivery at a time, in the order of the posts.
+  /// A notification that is posted while the owner ends calls the body or doesn't, by one decision. Later ones don't. The body runs under
+  /// no lock, and may post, observe, and end this observation or others. Without a queue it runs on the thread that posts, before `post`
+  /// returns. With one, it runs as a job of the owner there, one delivery at a time, in the order of the posts.
   /// - Parameters:
   ///   - name: of the notifications; nil for all names. While somebody observes all names, every post in this center pays for a look.
   ///   - object: only what is posted for this object; nil for any. It need not be an `NSObject`.
@@ -63,7 +63,7 @@ extension NotificationCenter {
   ///   - queue: runs the body; kept until the observation ends. Nil for the thread that posts.
   ///   - body: gets the owner, which it must not capture. Released when the observation ends.
   /// - Returns: the observation, for those who may want to end it earlier. The center keeps it. It isn't valid if the owner has ended.
-  /// - Complexity: constant on average, and a registration with Foundation for the first of a name; linear in the observers of the same
+  /// - Complexity: constant on average, and a registration with Foundation for the first of a name. Linear in the observers of the same
   ///   name that have a lower level.
   @_disfavoredOverload @discardableResult
   public func observe<Owner: AnyObject & Sendable>(
@@ -76,9 +76,9 @@ extension NotificationCenter {
 
   /// Calls the body when a notification is posted, until the lifetime or the observed object ends.
   ///
-  /// A notification that is posted while the lifetime ends calls the body or doesn't, by one decision; afterwards none does. The body runs
+  /// A notification that is posted while the lifetime ends calls the body or doesn't, by one decision. Later ones don't. The body runs
   /// under no lock, and may post, observe, and end this observation or others. Without a queue it runs on the thread that posts, before
-  /// `post` returns; with one, as a job of the lifetime there, one delivery at a time, in the order of the posts.
+  /// `post` returns. With one, it runs as a job of the lifetime there, one delivery at a time, in the order of the posts.
   /// - Parameters:
   ///   - name: of the notifications; nil for all names. While somebody observes all names, every post in this center pays for a look.
   ///   - object: only what is posted for this object; nil for any. It need not be an `NSObject`.
@@ -87,7 +87,7 @@ extension NotificationCenter {
   ///   - queue: runs the body; kept until the observation ends. Nil for the thread that posts.
   ///   - body: must not capture the owner. Released when the observation ends.
   /// - Returns: the observation, for those who may want to end it earlier. The center keeps it. It isn't valid if the lifetime has ended.
-  /// - Complexity: constant, and a registration with Foundation for the first of a name; linear in the observers of the same name that have
+  /// - Complexity: constant, and a registration with Foundation for the first of a name. Linear in the observers of the same name that have
   ///   a lower level.
   @discardableResult
   public func observe(

@@ -1,7 +1,7 @@
 import Foundation
 
 extension OperationGraph {
-  /// Begins a run. Nodes run like jobs of their owners: by priority, with the queue's limits and barriers, and counted in its statistics; a
+  /// Begins a run. Nodes run like jobs of their owners: by priority, with the queue's limits and barriers, and counted in its statistics. A
   /// node that becomes ready may run before work of the same priority that came earlier.
   /// - Returns: the run, to wait for, ask, or cancel. It may be let go. A graph without nodes has finished when this returns.
   /// - Throws: what ``validate()`` throws, and ``OwnerScopedQueueError/ownerEnded(operation:owner:)`` if the owner of the graph has ended.

@@ -4,10 +4,9 @@ extension OwnerScopedQueue {
   /// This queue for APIs that insist on an `OperationQueue`, such as `NotificationCenter.addObserver(forName:object:queue:using:)` and
   /// `URLSession(configuration:delegate:delegateQueue:)`. What is added there is added here, and every setting is this queue's.
   ///
-  /// Always the same object. The queue keeps it, because Foundation's notification centre holds it weakly; and who holds it keeps what the
-  /// queue is and has: its work, limit,
-  /// name, suspension. On Linux Foundation doesn't let its `operations` and `operationCount` be overridden: they are empty there; ask the
-  /// queue.
+  /// Always the same object. The queue keeps it, because Foundation's notification centre holds it weakly. Who holds it keeps what the
+  /// queue is and has: its work, limit, name, suspension. On Linux Foundation doesn't let its `operations` and `operationCount` be
+  /// overridden: they are empty there; ask the queue.
   ///
   /// Inside work of this queue, `addOperation` with a closure followed by `waitUntilAllOperationsAreFinished`, both on the facade, runs
   /// that closure on the spot. That is how
@@ -57,7 +56,7 @@ extension OwnerScopedQueue {
   }
 }
 
-/// A queue's facade. The queue keeps it; but a facade that keeps the queue, whose former queue has gone, is not kept in turn.
+/// A queue's facade. The queue keeps it. A facade whose former queue has gone keeps the queue, and is not kept in turn.
 struct FacadeReference {
   var kept: OperationQueueFacade?
   private weak var keeper: OperationQueueFacade?
@@ -73,13 +72,12 @@ struct FacadeReference {
 
 /// Passes on to a queue of ours whatever an `OperationQueue` is asked to do.
 ///
-/// A queue keeps its facade, so the facade can't keep the queue; it keeps the heir that the queue leaves when it goes before the facade.
+/// A queue keeps its facade, so the facade can't keep the queue. It keeps the heir that the queue leaves when it goes before the facade.
 /// When nobody holds either, both go. A facade that is brought back to life in that instant, through a weak reference, is an ordinary
 /// `OperationQueue`: nothing added there gets lost.
 ///
-/// The members that Foundation doesn't let us override (`operations` and `operationCount` on Linux: members of an extension, which read
-/// what the base class stores) speak of the base
-/// class, which stays empty.
+/// Foundation doesn't let us override `operations` and `operationCount` on Linux: they are members of an extension, which read what the
+/// base class stores. They speak of the base class, which stays empty.
 final class OperationQueueFacade: OperationQueue, @unchecked Sendable {  // what it adds is constant, or guarded by `lock`
   private let reference: QueueReference
   private let lock = Lock()

@@ -12,19 +12,19 @@ extension OwnerLifetime {
   /// print(isDone, upload.isAlive)  // true false
   /// ```
   ///
-  /// What is added meanwhile, by the work itself or by anybody else, is waited for as well: an owner that is given work again and again is
+  /// What is added meanwhile, by the work itself or by anybody else, is waited for as well. An owner that is given work again and again is
   /// drained when there is none for a moment, or by the time-out. What is added between that moment and the end, right after it, never
-  /// begins; nor does what is added later. Work of the owner that is suspended is waited for like any other.
+  /// begins. Nor does what is added later. Work of the owner that is suspended is waited for like any other.
   ///
-  /// When the time is up the owner ends with what is left: pending work never begins, tasks are cancelled, and bodies that run are not
+  /// When the time is up the owner ends with what is left. Pending work never begins, tasks are cancelled, and bodies that run are not
   /// waited for. So it does when the calling task is cancelled. From inside work of the owner in this queue, it is drained when nothing is
   /// left but work that waits for the same.
   /// - Parameters:
   ///   - queue: whose work of the owner is waited for. To drain several, wait for the others with ``OwnerScopedQueue/finished(ownedBy:)``
   ///     first.
   ///   - timeout: how long to wait at most. By default without an end. Nothing is waited for if it isn't positive.
-  /// - Returns: whether everything was done. False if the time was up, the task was cancelled, or the owner had ended before:
-  ///   of several drains of one owner at a time, the first may end it before the others have looked.
+  /// - Returns: whether everything was done. False if the time was up, the task was cancelled, or the owner had ended before. Of several
+  ///   drains of one owner at a time, the first may end it before the others have looked.
   /// - Precondition: it is not ``process``, which never ends.
   /// - Complexity: beside the wait, linear in the queue's workers and barriers.
   @discardableResult

@@ -13,8 +13,8 @@ extension OwnerLifetime {
   /// print(try await greeting.value)
   /// ```
   ///
-  /// `end()` marks the owner's tasks in constant time; they are cancelled right after it, in the background. A body that answers its
-  /// cancellation is over soon; nobody waits for one that doesn't. What the body captured goes with the task. The owner isn't held: the
+  /// `end()` marks the owner's tasks in constant time. They are cancelled right after it, in the background. A body that answers its
+  /// cancellation is over soon. Nobody waits for one that doesn't. What the body captured goes with the task. The owner isn't held: the
   /// body must not capture it.
   ///
   /// With a queue, the task waits for its turn there, and has one permit of that queue for its life, as with

@@ -5,7 +5,7 @@ import Foundation
 /// It is an ordinary job in a barrier phase of its own: the phase before it is closed, and so is its own. So all that holds for jobs holds
 /// for it: it is cancelled, counted, waited for and held back as one.
 extension OwnerScopedQueue {
-  /// Runs the body with the owner when everything added before has finished; what is added later waits for it. Unless the owner ends first.
+  /// Runs the body with the owner when everything added before has finished, unless the owner ends first. What is added later waits for it.
   ///
   /// ```swift
   /// final class Index: Sendable {
@@ -16,10 +16,10 @@ extension OwnerScopedQueue {
   /// OwnerScopedQueue().addBarrier(owner: index) { index in index.rebuild() }
   /// ```
   ///
-  /// Unlike the closure of ``addBarrierBlock(_:)`` it belongs to its owner: it counts in ``operationCount(ownedBy:)``, is waited for by
-  /// ``finished(ownedBy:)`` and cancelled with the owner's other work. While the owner is suspended (``setSuspended(_:ownedBy:)``), or
-  /// nothing but running bodies of its own work holds it (<doc:HoldingOwners>), it holds up what comes behind it, of all owners: that comes
-  /// after the barrier, or not at all. When it is cancelled, what comes behind it goes on.
+  /// Unlike the closure of ``addBarrierBlock(_:)`` it belongs to its owner. It counts in ``operationCount(ownedBy:)``, is waited for by
+  /// ``finished(ownedBy:)`` and cancelled with the owner's other work. The owner may be suspended (``setSuspended(_:ownedBy:)``), or held
+  /// by nothing but running bodies of its own work (<doc:HoldingOwners>). Then the barrier holds up what comes behind it, of all owners:
+  /// that comes after the barrier, or not at all. When it is cancelled, what comes behind it goes on.
   /// - Parameters:
   ///   - owner: held weakly until the body runs, strongly while it runs.
   ///   - body: runs once, on a thread of the queue's. Gets the owner, which it must not capture.
@@ -28,8 +28,8 @@ extension OwnerScopedQueue {
     addBarrier(owner, owner.lifetimeToken.lifetime, body)
   }
 
-  /// Runs the body with an object that holds no token when everything added before has finished; what is added later waits for it. Unless
-  /// the object ends first.
+  /// Runs the body with an object that holds no token when everything added before has finished, unless the object ends first. What is
+  /// added later waits for it.
   ///
   /// It counts as work of the object, is waited for and cancelled with its other work. While the object is suspended, or held by nothing
   /// but running bodies of its own work (<doc:HoldingOwners>), it holds up what comes behind it. When it is cancelled, that goes on.
@@ -42,7 +42,7 @@ extension OwnerScopedQueue {
     addBarrier(owner, OwnerLifetime.of(owner as AnyObject), body)
   }
 
-  /// Runs the body when everything added before has finished; what is added later waits for it. Unless the lifetime ends first.
+  /// Runs the body when everything added before has finished, unless the lifetime ends first. What is added later waits for it.
   ///
   /// It counts as work of the lifetime, is waited for and cancelled with its other work. While the lifetime is suspended, it holds up what
   /// comes behind it. When it is cancelled, that goes on.

@@ -18,10 +18,10 @@ extension OwnerScopedQueue: TaskExecutor {
   /// The owner is held from the body's start until the body is over, however long it is suspended in between: an owner can't go before.
   /// Where that may be long, use the `weaklyFor:` form. A caller that goes on holding the owner while it waits keeps it, too.
   ///
-  /// The body has its place in the queue for all of its life. Only while it awaits other work of the queue, others may have the place; then
-  /// it goes on when there is one again.
-  /// - Throws: what the body throws; `CancellationError` if the owner ended, or `cancelAllOperations()` was called, before the body was
-  ///   over, or the caller was cancelled before its turn.
+  /// The body has its place in the queue for all of its life. Only while it awaits other work of the queue may others have the place. It
+  /// goes on when there is one again.
+  /// - Throws: what the body throws. `CancellationError` if the owner ended or `cancelAllOperations()` was called before the body was over,
+  ///   or if the caller was cancelled before its turn.
   public func run<Owner: OperationOwner & Sendable, T: Sendable>(
     owner: consuming Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
   ) async throws -> T {
@@ -33,14 +33,14 @@ extension OwnerScopedQueue: TaskExecutor {
   /// Runs an asynchronous body on the queue for an object that holds no token when its turn comes, and returns what it returns.
   ///
   /// The body inherits the priority and the task-local values of the caller; cancelling the caller cancels it. From its turn until it is
-  /// over it counts as one executing operation, of the object and of the queue, but for the time in which it awaits other work of the
-  /// queue. When the object ends, the body never starts, or is cancelled.
+  /// over it counts as one executing operation, of the object and of the queue. While it awaits other work of the queue it doesn't count.
+  /// When the object ends, the body never starts, or is cancelled.
   /// - Parameters:
   ///   - owner: held from the body's start until the body is over. Where that may be long, use the `weaklyFor:` form.
   ///   - priority: among what is ready.
   ///   - body: runs once, or not at all.
-  /// - Throws: what the body throws; `CancellationError` if the object ended, or `cancelAllOperations()` was called, before the body was
-  ///   over, or the caller was cancelled before its turn.
+  /// - Throws: what the body throws. `CancellationError` if the object ended or `cancelAllOperations()` was called before the body was
+  ///   over, or if the caller was cancelled before its turn.
   @_disfavoredOverload
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     owner: consuming Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
@@ -64,8 +64,8 @@ extension OwnerScopedQueue: TaskExecutor {
   ///   screen.object?.show("a minute later")
   /// }
   /// ```
-  /// - Throws: what the body throws; `CancellationError` if the owner ended, or `cancelAllOperations()` was called, before the body was
-  ///   over, or the caller was cancelled before its turn.
+  /// - Throws: what the body throws. `CancellationError` if the owner ended or `cancelAllOperations()` was called before the body was over,
+  ///   or if the caller was cancelled before its turn.
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     weaklyFor owner: consuming Owner, priority: Operation.QueuePriority = .normal,
     _ body: @escaping @Sendable (WeakOwner<Owner>) async throws -> T
@@ -80,8 +80,8 @@ extension OwnerScopedQueue: TaskExecutor {
   ///   - owner: made before the owner was let go of.
   ///   - priority: among what is ready.
   ///   - body: gets the weak reference. From its turn until it is over it counts as one executing operation, of the owner and of the queue.
-  /// - Throws: what the body throws; `CancellationError` if the owner ended, or `cancelAllOperations()` was called, before the body was
-  ///   over, or the caller was cancelled before its turn.
+  /// - Throws: what the body throws. `CancellationError` if the owner ended or `cancelAllOperations()` was called before the body was over,
+  ///   or if the caller was cancelled before its turn.
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     weaklyFor owner: WeakOwner<Owner>, priority: Operation.QueuePriority = .normal,
     _ body: @escaping @Sendable (WeakOwner<Owner>) async throws -> T
@@ -104,14 +104,14 @@ extension OwnerScopedQueue: TaskExecutor {
   /// Runs an asynchronous body on the queue for a lifetime when its turn comes, and returns what it returns.
   ///
   /// The body inherits the priority and the task-local values of the caller; cancelling the caller cancels it. From its turn until it is
-  /// over it counts as one executing operation, of the lifetime and of the queue, but for the time in which it awaits other work of the
-  /// queue. When the lifetime ends, the body never starts, or is cancelled.
+  /// over it counts as one executing operation, of the lifetime and of the queue. While it awaits other work of the queue it doesn't count.
+  /// When the lifetime ends, the body never starts, or is cancelled.
   /// - Parameters:
   ///   - lifetime: its owner is not held, and the body must not capture it.
   ///   - priority: among what is ready.
   ///   - body: runs once, or not at all.
-  /// - Throws: what the body throws; `CancellationError` if the lifetime ended, or `cancelAllOperations()` was called, before the body was
-  ///   over, or the caller was cancelled before its turn.
+  /// - Throws: what the body throws. `CancellationError` if the lifetime ended or `cancelAllOperations()` was called before the body was
+  ///   over, or if the caller was cancelled before its turn.
   public func run<T: Sendable>(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () async throws -> T
   ) async throws -> T {
@@ -159,7 +159,7 @@ private final class TurnResult<T: Sendable>: Sendable {
 /// A weak reference to an owner, for bodies that may be suspended for long.
 public struct WeakOwner<Owner: AnyObject & Sendable>: Sendable {
   private let reference: WeakReference<Owner>
-  /// Of the owner.
+  /// The lifetime of the owner.
   public let lifetime: OwnerLifetime
 
   /// Makes a reference that doesn't hold the owner.

@@ -13,8 +13,8 @@ extension OwnerScopedQueue {
   /// queue.async(lifetime: .process) { try FileManager.default.removeItem(atPath: "/no/such/file") }
   /// ```
   ///
-  /// It runs in the background, some time after the body has thrown: under no lock, without a place in the queue, and whether or not the
-  /// owner has ended meanwhile. It may call anything, and may block; calls begin in the order of the throws, and one that blocks is
+  /// It runs in the background, some time after the body has thrown. It runs under no lock, without a place in the queue, and whether or
+  /// not the owner has ended meanwhile. It may call anything, and may block. Calls begin in the order of the throws, and one that blocks is
   /// overtaken. Nobody waits for it: ``finished()`` may return before. The handler that is set when the body throws is the one that is
   /// called.
   ///

@@ -63,7 +63,7 @@ extension OwnerScopedQueue {
     core.note { $0.statistics.count(refused: 1) }
   }
 
-  /// Adds a closure that runs when everything added before has finished; what is added later waits for it, also what the closure itself
+  /// Adds a closure that runs when everything added before has finished. What is added later waits for it, also what the closure itself
   /// adds. So a body must not wait for what is added behind a barrier that waits for the body, nor the closure for what it adds.
   /// - Complexity: linear in the queue's workers.
   public func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void) {
@@ -114,8 +114,8 @@ extension OwnerScopedQueue {
   ///
   /// A limit is only ever an upper bound. Below it, and without one, what bodies use of the processors decides:
   /// - There is a thread for each processor.
-  /// - There are more as far as bodies, which may sleep or wait for a disk, were measured to leave a quarter of the processors unused with
-  ///   one more. This is measured on Linux.
+  /// - There are more as long as a quarter of the processors was measured to be unused with one more. Bodies may sleep, or wait for a disk.
+  ///   This is measured on Linux.
   /// - A thread that waits by a call of this package, or is found blocked by looks every two milliseconds, is not counted.
   /// - There is one more whenever nothing has begun for 100 ms.
   /// - There are 192 threads at most, 64 without a limit, not counting those that wait by a call of this package.
@@ -152,7 +152,7 @@ extension OwnerScopedQueue {
     }
   }
 
-  /// Of the threads that the work runs on. A change counts for workers that are dispatched from then on.
+  /// The quality of service of the threads that the work runs on. A change counts for workers that are dispatched from then on.
   /// - Complexity: constant to read, linear in the queue's workers to set.
   public var qualityOfService: QualityOfService {
     get { core.read { $0.qualityOfService } }
@@ -192,11 +192,11 @@ extension OwnerScopedQueue {
   }
 
   /// Set its `totalUnitCount` to have it report: each operation or job whose work has run then completes one unit when it finishes. As in
-  /// Foundation, what was cancelled before it began is no progress, nor is a plain operation that overrides `start()` and goes on when that
-  /// has returned; and barriers don't count: they are the place to change `totalUnitCount`.
+  /// Foundation, what was cancelled before it began is no progress. Nor is a plain operation that overrides `start()` and goes on when that
+  /// has returned. Barriers don't count: they are the place to change `totalUnitCount`.
   ///
   /// On Linux, which has no key-value observing, the units are there when a wait for the queue returns, and when a barrier begins. On
-  /// Apple's platforms observers are called in the background, soon after, on a thread of the library's: they may block, and use the queue,
+  /// Apple's platforms observers are called in the background, soon after, on a thread of the library's. They may block, and use the queue,
   /// and nothing waits for them.
   public var progress: Progress {
     core.note { scheduler in

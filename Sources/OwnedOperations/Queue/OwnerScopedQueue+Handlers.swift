@@ -3,10 +3,10 @@ import Foundation
 /// Work in the background for an owner that lives on an actor, and a handler that comes back to it: one call.
 ///
 /// The work gets no owner and holds none; only the lifetime. The handler gets the owner, on the owner's actor, unless the owner has ended
-/// by then: that is decided there, right before it begins. So an owner that is confined to an actor is never touched anywhere else, and
-/// need not be Sendable.
+/// by then. That is decided there, right before the handler begins. So an owner that is confined to an actor is never touched anywhere
+/// else, and need not be Sendable.
 extension OwnerScopedQueue {
-  /// Runs the work on this queue, then the handler with the owner where this was called: on the main actor, on another global actor, or
+  /// Runs the work on this queue, then the handler with the owner where this was called. That is the main actor, another global actor, or
   /// inside an actor. The owner need not be Sendable.
   ///
   /// ```swift
@@ -25,9 +25,9 @@ extension OwnerScopedQueue {
   /// ```
   ///
   /// The handler is a closure of the caller's actor, and may use what that may use. It must not capture the owner: it gets it. It is called
-  /// once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's end leaves it uncalled,
-  /// and has it released in the background, with what it captured, together with work that has not begun. On the main actor it is a job of
-  /// ``main``, and handlers run in the order in which their work ended; elsewhere in the order in which the actor takes its mail.
+  /// once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's end leaves it uncalled.
+  /// Then it is released in the background, with what it captured, together with work that has not begun. On the main actor it is a job of
+  /// ``main``, and handlers run in the order in which their work ended. Elsewhere they run in the order in which the actor takes its mail.
   ///
   /// Code that belongs to no actor can't call this: there would be nowhere to come back to. There, use the `onMain:` form.
   /// - Parameters:
@@ -46,8 +46,8 @@ extension OwnerScopedQueue {
     return add(HandledOperation(lifetime, work, Self.handler(owner, lifetime, isolation, handler)), priority)
   }
 
-  /// Runs asynchronous work on this queue, in a task, then the handler with the owner where this was called: on the main actor, on another
-  /// global actor, or inside an actor. The owner need not be Sendable.
+  /// Runs asynchronous work on this queue, in a task, then the handler with the owner where this was called. That is the main actor,
+  /// another global actor, or inside an actor. The owner need not be Sendable.
   ///
   /// The handler is called once, whatever comes of the work, with a `CancellationError` if the operation was cancelled. Only the owner's
   /// end leaves it uncalled: the task is cancelled then, and what has not begun is released in the background.
@@ -67,7 +67,7 @@ extension OwnerScopedQueue {
     return add(HandledAsyncOperation(lifetime, work, Self.handler(owner, lifetime, isolation, handler)), priority)
   }
 
-  /// Runs the work on this queue, then the handler on the main actor with the owner, which is Sendable, such as one whose class is
+  /// Runs the work on this queue, then the handler on the main actor with the owner. The owner is Sendable, such as one whose class is
   /// `@MainActor`. From any thread.
   ///
   /// ```swift

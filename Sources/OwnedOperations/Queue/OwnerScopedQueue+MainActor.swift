@@ -3,13 +3,13 @@ import Foundation
 /// Work on the main actor for owners that live there.
 ///
 /// ``OwnerScopedQueue/main`` has the type of every queue, so nothing about it tells the compiler that its bodies run on the main actor.
-/// These forms have a name of their own, belong to the type, and always mean the main queue: they can't be called on another by mistake.
+/// These forms have a name of their own, belong to the type, and always mean the main queue. They can't be called on another by mistake.
 ///
 /// The owner is retained and released on the main thread only, one body at a time. Between the call and the body nothing but its lifetime
 /// is held.
 extension OwnerScopedQueue {
-  /// Runs the body on the main actor, as a job of ``main``, with an owner that need not be Sendable: a controller that lives on the main
-  /// actor. Unless it ends first.
+  /// Runs the body on the main actor, as a job of ``main``, unless the owner ends first. The owner need not be Sendable: a controller that
+  /// lives on the main actor.
   ///
   /// ```swift
   /// final class Controller {  // not Sendable
@@ -31,8 +31,8 @@ extension OwnerScopedQueue {
     main.runOnMain(lifetime, OwnerHold.of(owner, lifetime), priority, ErasedOwnerBody.erase(onMain: body))
   }
 
-  /// Runs the body on the main actor, as a job of ``main``, with an owner that is Sendable, such as one whose class is `@MainActor`. From
-  /// any thread. Unless it ends first.
+  /// Runs the body on the main actor, as a job of ``main``, unless the owner ends first. From any thread. The owner is Sendable, such as
+  /// one whose class is `@MainActor`.
   ///
   /// ```swift
   /// @MainActor final class Model {

@@ -5,8 +5,8 @@ extension OwnerScopedQueue: OperationScheduler {
   /// Adds operations, all of them or, if an error is thrown, none.
   ///
   /// - Complexity: linear in the operations and, to find cycles, in what they depend on.
-  /// - Throws: ``OwnerScopedQueueError`` if an operation stands in the list twice, is in a queue already, has been started, belongs to an
-  ///   owner that has ended, or if dependencies form a cycle, which is named.
+  /// - Throws: ``OwnerScopedQueueError`` if an operation is in the list twice, is in a queue already, has been started, or belongs to an
+  ///   ended owner. Also if dependencies form a cycle, which is named.
   public func enqueue(_ operations: [Operation]) throws(OwnerScopedQueueError) {
     var seen = Set<ObjectIdentifier>()
     for operation in operations where !seen.insert(ObjectIdentifier(operation)).inserted {
@@ -80,9 +80,9 @@ extension OwnerScopedQueue: OperationScheduler {
   func mayHaveWorkToBegin(ofOwnerIn hold: OwnerHold) -> Bool {
     let worker = Worker.current.flatMap { $0.works(for: core) ? $0 : nil }
     return core.mutate { scheduler, _ in
-      // What is over is not to begin. Of a job that is over and goes on with nested work, only the latter executes.
+      // What is over is not to begin. A job that is over may go on with nested work. Then only that work executes.
       scheduler.settleAll()
-      // Of what operations wait for is known, but not of what jobs do.
+      // What operations wait for is known, what jobs wait for is not.
       var hasWork = scheduler.waiting > (worker?.isWaiting ?? false ? 1 : 0)
       for phase in scheduler.phases where phase.unfinished > 0 {
         phase.forEachOwnerQueue { ownerQueue in
@@ -152,7 +152,8 @@ extension OwnerScopedQueue: OperationScheduler {
   }
 
   /// Nobody tells us when the priority of a plain operation is changed. So it is looked for when the queue is resumed, and when a plain
-  /// operation finishes, before the next is taken; but for no more than a twentieth of the time, because it is linear in the operations.
+  /// operation finishes, before the next is taken. Looking takes no more than a twentieth of the time, because it is linear in the
+  /// operations.
   func followPriorities(isResuming: Bool) {
     let start = Uptime.now
     let operations = core.read { isResuming || start >= $0.nextLookAtPriorities ? $0.operations.operations : [] }

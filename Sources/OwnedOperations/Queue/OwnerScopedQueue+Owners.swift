@@ -3,14 +3,14 @@ import Foundation
 /// Work tied to an owner.
 ///
 /// The owner is held weakly until the body runs, and strongly while it runs. When the owner ends, its pending work is cancelled. What it
-/// captured is released promptly and in the background, even if the queue is suspended or all workers are busy; nothing of it starts
+/// captured is released promptly and in the background, even if the queue is suspended or all workers are busy. Nothing of it starts
 /// afterwards.
 extension OwnerScopedQueue {
   // MARK: Jobs
 
   /// Runs the body with the owner, unless the owner ends first. A job: there is no `Operation` object.
   ///
-  /// The body runs on a thread of the queue's, once, and is released there; or in the background, if the owner ends first.
+  /// The body runs once, on a thread of the queue's, and is released there. If the owner ends first, it is released in the background.
   /// - Parameters:
   ///   - owner: held weakly until the body runs, strongly while it runs.
   ///   - priority: among what is ready.
@@ -68,7 +68,8 @@ extension OwnerScopedQueue {
 
   // MARK: Delayed jobs
 
-  /// Adds a job when the delay has passed, unless the owner ends first; what it captured is released at the end, not at the deadline.
+  /// Adds a job when the delay has passed, unless the owner ends first. What it captured is released at the owner's end, not at the
+  /// deadline.
   /// - Parameters:
   ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
   ///   - owner: held weakly until the body runs, strongly while it runs.
@@ -81,7 +82,7 @@ extension OwnerScopedQueue {
     asyncAfter(delay, owner, owner.lifetimeToken.lifetime, priority, body)
   }
 
-  /// Adds a job of an object that holds no token when the delay has passed, unless the object ends first; what it captured is released at
+  /// Adds a job of an object that holds no token when the delay has passed, unless the object ends first. What it captured is released at
   /// the object's end, not at the deadline.
   /// - Parameters:
   ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
@@ -96,7 +97,7 @@ extension OwnerScopedQueue {
     asyncAfter(delay, owner, OwnerLifetime.of(owner as AnyObject), priority, body)
   }
 
-  /// The timer doesn't hold the owner, not even for the moment in which it adds the job: its thread must not be the one to run the owner's
+  /// The timer doesn't hold the owner, not even for the moment in which it adds the job. Its thread must not be the one to run the owner's
   /// deinit.
   private func asyncAfter<Owner: AnyObject & Sendable>(
     _ delay: Duration, _ owner: Owner, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority,
@@ -110,7 +111,7 @@ extension OwnerScopedQueue {
     }
   }
 
-  /// Adds a job when the delay has passed, unless the lifetime ends first; what it captured is released at the end, not at the deadline.
+  /// Adds a job when the delay has passed, unless the lifetime ends first. What it captured is released at that end, not at the deadline.
   /// - Parameters:
   ///   - delay: until the job is added. It runs then when its turn comes. A negative delay is none.
   ///   - lifetime: kept until the body has run. Its owner is not held, and the body must not capture it.

@@ -8,7 +8,7 @@ package struct QueueBacklog: Sendable {
     /// The place of a task, by which its steps go.
     case turn(ObjectIdentifier)
 
-    /// Of an operation or a turn.
+    /// The operation or turn; nil if it is neither.
     package var operation: ObjectIdentifier? {
       switch self {
       case .operation(_, let operation), .turn(let operation): operation
@@ -66,7 +66,7 @@ extension OwnerScopedQueue {
 extension OwnedOperation {
   fileprivate final var backlogLabel: String { (self as? PlainOperationProxy).map { Self.label(of: $0.operation) } ?? label }
 
-  /// Of one that is in no ready list.
+  /// Why an operation waits that is in no ready list.
   fileprivate final var reasonToWait: QueueBacklog.Reason {
     let operations = (self as? PlainOperationProxy)?.operation.dependencies ?? dependencies
     let unfinished = operations.filter { !$0.isFinished }

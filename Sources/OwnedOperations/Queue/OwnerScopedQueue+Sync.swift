@@ -19,9 +19,9 @@ extension OwnerScopedQueue {
   /// The body runs on a thread of the queue, on its terms: limit, priority, suspension, barriers. A worker of another queue that calls this
   /// keeps its place there meanwhile.
   ///
-  /// Called from inside a body of this same queue, it is part of that body: it runs at once, on this thread, in that body's place. So it
-  /// does on the main thread, if this is the main queue or one on top of `DispatchQueue.main`. (With another serial underlying queue, a
-  /// call from a block of that queue that is no work of this one waits for ever, as in GCD.)
+  /// Called from inside a body of this same queue, it is part of that body. It runs at once, on this thread, in that body's place. So it
+  /// does on the main thread, if this is the main queue or one on top of `DispatchQueue.main`. With another serial underlying queue, a call
+  /// from a block of that queue that isn't work of this one never returns, as in GCD.
   /// - Returns: nil if the body never ran, because the owner had ended or its work was cancelled before.
   /// - Throws: what the body throws.
   /// - Complexity: beside the wait and the body, constant.
@@ -92,8 +92,8 @@ extension OwnerScopedQueue {
     return try answer.value(after: operation)
   }
 
-  /// Whether this thread is inside a body of this queue, which has the permit that another would need, or is the one thread that all of its
-  /// bodies need.
+  /// Whether this thread is inside a body of this queue, which has the permit that another would need. Also true on the one thread that all
+  /// of its bodies need.
   private var isInsideBodyOrItsOnlyThread: Bool {
     if let queue = underlyingQueue, MainQueue.isMain(queue), MainQueue.isCurrent { return true }
     // What a worker runs between bodies, deinits for example, has no permit.

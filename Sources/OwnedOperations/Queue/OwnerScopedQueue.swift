@@ -16,7 +16,7 @@ import Synchronization
 ///
 /// Work starts by priority, and first come, first served within a priority; see ``ownerFairness`` for the alternative. It runs on GCD
 /// threads: without a limit on as many as there are processors, and more while work blocks. Without a limit, a thread may take quick jobs
-/// in advance, which others then overtake by some milliseconds at most; with a limit the order is strict. All members may be used from any
+/// in advance, which others then overtake by some milliseconds at most. With a limit the order is strict. All members may be used from any
 /// thread, also from inside work of the same queue.
 ///
 /// A queue that nobody holds any more, nor its ``operationQueue``, finishes its work, and then goes. The jobs of a *suspended* queue go

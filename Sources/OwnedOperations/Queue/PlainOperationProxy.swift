@@ -3,8 +3,8 @@ import Foundation
 /// Runs an operation that is not ours in a queue of ours.
 ///
 /// The proxy depends on what the plain operation depends on when it is added, and so becomes ready when that has finished. On Linux nothing
-/// tells us that a plain operation that waits was cancelled, or that a condition of its own has changed; the queue asks from time to time
-/// (`WatchedOperations`).
+/// tells us that a plain operation that waits was cancelled, or that a condition of its own has changed. So the queue asks from time to
+/// time (`WatchedOperations`).
 ///
 /// The plain operation is always started, also when it was cancelled: that is how Foundation's operations finish.
 final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // stored properties are set in init, but for two: see there

@@ -1,5 +1,5 @@
 extension Protected {
-  /// Writes later, on a thread of the queue, on behalf of an owner: the body runs alone there, and is skipped once the owner has ended.
+  /// Writes later, on a thread of the queue, on behalf of an owner. The body runs alone there, and is skipped once the owner has ended.
   /// This call returns at once.
   ///
   /// ```swift
@@ -20,7 +20,7 @@ extension Protected {
   /// write is a barrier like any other (``OwnerScopedQueue/addBarrier(owner:_:)-85ulm``): what comes behind it waits.
   /// - Parameters:
   ///   - owner: held weakly until the body runs, strongly while it runs.
-  ///   - queue: the body is a barrier there: it runs when what was added before has finished. By default a queue of this object's own, to
+  ///   - queue: the body is a barrier there. It runs when what was added before has finished. By default a queue of this object's own, to
   ///     which nothing but late writes goes.
   ///   - file: of the call, for messages. Leave it out.
   ///   - line: of the call, for messages. Leave it out.

@@ -5,16 +5,16 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// The body has a task of its own, a child of the caller's, so that the owner's end can cancel it and leave the caller alone. It is made
-/// when the turn has been added, and what the runtime enqueues to have it begin (its first step) is kept by its executor
-/// (`TurnExecutor`) until the turn has come. `bodyState.firstStep`:
+/// The body has a task of its own, a child of the caller's. So the owner's end can cancel it and leave the caller alone. It is made when
+/// the turn has been added. What the runtime enqueues to have it begin (its first step) is kept by its executor (`TurnExecutor`) until the
+/// turn has come. `bodyState.firstStep`:
 ///
 /// - `awaited`: neither has happened. To `kept` when the runtime enqueues; to `due` when the turn comes, or is cancelled.
 /// - `kept`: to `due`, and whoever brings it there enqueues the step.
 /// - `due`: for good. The runtime's enqueueing is passed on.
 ///
 /// So the step is enqueued once, after the turn has come. Then the body looks whether it may begin: that the turn executes, which its start
-/// decided, and that nothing has cancelled it. When the body is over it finishes the turn itself, before its caller goes on: a caller that
+/// decided, and that nothing has cancelled it. When the body is over it finishes the turn itself, before its caller goes on. A caller that
 /// has its steps run by this queue needs a permit for that, and it may be this one.
 ///
 /// Who cancels the turn cancels the body's task, which it knows by a reference that is good until the task's end. `bodyState.bodyTask`:
@@ -25,8 +25,8 @@ import Synchronization
 ///   that before it ends.
 ///
 /// Nobody before it: a turn that is added while nothing is ready, and there is a permit, is begun by whoever adds it
-/// (`Scheduler.addTurn`). All that its start does is to say that it has come. No worker is woken for it, and the body's first step runs on
-/// the caller's thread where that is as good as any of the queue's: the caller waits for it, after all.
+/// (`Scheduler.addTurn`). All that its start does is to say that it has come. No worker is woken for it. The body's first step runs on the
+/// caller's thread where that is as good as any of the queue's. After all, the caller waits for it.
 final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constants only
   typealias Body = @Sendable () async throws -> Void
 

@@ -1,4 +1,5 @@
-/// Jobs of one owner in a queue of which one runs at a time, in the order in which they were added: the deliveries of an observation.
+/// Jobs of one owner in a queue, of which one runs at a time, in the order in which they were added. The deliveries of an observation are
+/// such.
 ///
 /// The queue lines them up. Each has its place among all that is in the queue, and is counted, waited for, suspended and cancelled as any
 /// other job.
@@ -14,8 +15,8 @@
 ///   given back.
 /// - What a job leaves to be released is no part of it. Should that take long while the next is held, the monitor finds the job to be over,
 ///   and counts it.
-/// - A worker takes one job of a line, as the last of its batch: what it took behind it would come before the rest of the line.
-/// - A job that waits for work of the queue yields the line together with its permit, and goes on when nothing of the line runs: before the
+/// - A worker takes one job of a line, as the last of its batch. What it took behind it would come before the rest of the line.
+/// - A job that waits for work of the queue yields the line together with its permit. It goes on when nothing of the line runs, before the
 ///   next of the line, as with a limit of one. What is merely taken for it to wait behind is reclaimed.
 /// - `close` takes out what has not begun. What is added later is refused.
 final class SerialLine: DeliveryLine {

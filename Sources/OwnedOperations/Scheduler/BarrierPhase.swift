@@ -1,8 +1,8 @@
 /// The pending work between two barriers, ready to be taken by priority and turn.
 ///
-/// A queue has one phase, and one more for each barrier that waits: what is added goes to the last phase, what is started comes from
-/// the first, and when the first has nothing unfinished its barrier runs and the next phase moves up. So a barrier costs the work
-/// around it nothing.
+/// A queue has one phase, and one more for each barrier that waits. What is added goes to the last phase, what is started comes from the
+/// first. When the first has nothing unfinished, its barrier runs and the next phase moves up. So a barrier costs the work around it
+/// nothing.
 ///
 /// Everything here is guarded by the queue's lock.
 ///
@@ -11,9 +11,9 @@
 /// - First come, first served: a flow has as many tickets, in the run queue and held, less the void ones, as it has items.
 /// - Round robin: a flow with items is in the run queue, once, or held.
 /// - `readyCount` is the number of items of flows whose tickets are in the run queues. Some of their owners may turn out to be suspended or
-///   at their limit when their turn comes; then the tickets are held, and come back to the run queue later.
-/// - First come, first served: a ticket that is held, or whose item a worker has and gives back, keeps its age and comes back by it.
-///   Those of an owner without lines that are held together have the age of the oldest.
+///   at their limit when their turn comes. Then the tickets are held, and come back to the run queue later.
+/// - First come, first served: a ticket may be held, or a worker may have its item and give it back. Either way it keeps its age and comes
+///   back by it. Those of an owner without lines that are held together have the age of the oldest.
 /// - What is held of a line that may go on has its oldest run in the run queue.
 ///
 /// Void tickets are what makes an owner's end cheap where owners take turns in adding. To take its tickets out of the run queue instead is
@@ -116,7 +116,7 @@ final class BarrierPhase {
     ownerQueues.visit(body)
   }
 
-  /// An owner queue keeps its lifetime, and one without work for no reason. Those of owners that end are removed then; this is for
+  /// An owner queue keeps its lifetime, and one without work for no reason. Those of owners that end are removed then. This is for
   /// lifetimes that are only dropped. The threshold doubles with the owners that are left, so the cost per owner queue made is constant.
   private func sweepOwnerQueues() {
     for ownerQueue in idleOwnerQueues { remove(ownerQueue) }
@@ -310,7 +310,7 @@ final class BarrierPhase {
       flow.voidTickets -= void
       runQueues[level].useFirst(void)
     } else {
-      // Of a line one, and nothing behind it, which would come before the rest of the line.
+      // Only one job of a line, and nothing behind it, which would come before the rest of the line.
       let isLine = flow.line != nil
       let most = isLine ? 1 : min(limit - batch.count, tickets)
       let taken = batch.fill(from: flow, limit: most, age: age, pool: &pool)
@@ -369,7 +369,7 @@ final class BarrierPhase {
   }
 
   private func bringBackHeld(of flow: Flow, level: Int) {
-    // Of a line the oldest is enough: its end brings the next. All of them would only be held again, one by one, by whoever comes to them.
+    // The oldest of a line is enough: its end brings the next. All of them would only be held again, one by one, by whoever comes to them.
     repeat {
       guard let (age, tickets) = flow.held.takeOldest() else { return }
       runQueues[level].bringBack(RunQueue.Entry(flow: flow, tickets: tickets, age: Mutation.heldTurnLosesItsAge.isOn ? 0 : age))
@@ -396,7 +396,7 @@ final class BarrierPhase {
     ownerQueue.changeUnfinished(by: -count)
   }
 
-  /// A worker has let go of one item, or an operation has ended that executed without a worker (then `by` is -1; and 1 when that begins).
+  /// A worker has let go of one item, or an operation has ended that executed without a worker. Then `by` is -1; it is 1 when that begins.
   func changeExecuting(_ ownerQueue: OwnerQueue, by change: Int) {
     executing += change
     ownerQueue.executing += change

@@ -2,7 +2,7 @@
 struct FollowUp: ~Copyable {
   /// Has been given work, and is to be dispatched. The queue keeps it.
   var worker: Borrowed<ScheduledWorker>?
-  /// When operations that say themselves when they are ready are to be asked, at the latest; in nanoseconds of `Uptime`.
+  /// By when operations that say themselves when they are ready are to be asked, in nanoseconds of `Uptime`.
   private(set) var questionDeadline: UInt64 = .max
 
   init() {}

@@ -13,7 +13,7 @@ struct HeldTickets {
 
   init() {}
 
-  /// Of those that were added last.
+  /// The age of those that were added last.
   private var lastAge: UInt64 { laterStart < later.count ? later[later.count - 1].age : oldest.age }
 
   /// - Parameter inRuns: whether the owner has lines.

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// What jobs add to their own queue, for their own owner and at their own priority, and the worker that runs them keeps for itself: it
-/// takes no lock to add it, and none to begin it.
+/// What jobs add to their own queue, for their own owner and at their own priority, and the worker that runs them keeps for itself. The
+/// worker takes no lock to add it, and none to begin it.
 ///
 /// Work that is kept lies outside of the scheduler: it is not counted, and in no ready list. Whoever takes the queue's lock takes it in
 /// first (`Scheduler.takeInNestedWork`), as if it were added just then. So all that is decided under the lock is decided of everything.
@@ -17,30 +17,33 @@ import Synchronization
 /// - So no body begins under rules that a setter has changed: it closes all lists (`reclaimBatches`, `closeNestedWork`) before it
 ///   gives back the lock. So does who holds work of an owner back, behind which the owner's bodies add the rest.
 /// - Who looks at a list opens it again at once if it was empty.
-/// - One that items have been moved out of is opened again when the lock is left, after the hint says that they are ready (`reopen`, a
-///   releasing store after that of the hint). What is added next is younger than those. Whoever has added it sees the hint, and begins none
+/// - One that items have been moved out of is opened again when the lock is left, after the hint says that they are ready. `reopen` is a
+///   releasing store after that of the hint. What is added next is younger than those. Whoever has added it sees the hint, and begins none
 ///   of it before they are taken. So a list that is full costs one hold of the lock for as many jobs as it keeps.
 /// - `flow`, `lifetime` and `most` are written under the lock, while the list is closed and its worker in no body. `counted` is guarded by
 ///   the lock. The memory is allocated by the worker, before the first item is added.
 /// - The flow is that of the batch's last item. It is there while the list is open and something of it is added or begun: the item counts
-///   as executing until the batch is settled, and that closes the list. Else only its address, and the lifetime's, may be looked at.
+///   as executing until settled. To settle the batch closes the list. Else only its address, and the lifetime's, may be looked at.
 /// - Whoever adds sets `QueueHint.hasNestedWork` after it has moved `end` on, unless it is set. Who has the lock clears it before it looks
 ///   at `end`. All four are sequentially consistent: what a look misses finds the flag cleared, and sets it.
-/// - What is over is taken off only after what was added before has been counted: see `Scheduler.settle`. Where one is taken off that was
-///   in hand and has not run (`putBackNested`, `countSkippedNested`), its worker has taken the lock after it was added, and so counted it.
-/// - What is kept is seen by the monitor, so that others run it if the worker blocks: in a body, or in a deinit after one. Before the
-///   worker adds the first item it asks for a look (`isMonitored`); the monitor looks again as long as a list is open.
+/// - What is over is taken off only after what was added before has been counted: see `Scheduler.settle`. One may be taken off that was in
+///   hand and has not run (`putBackNested`, `countSkippedNested`). Its worker has taken the lock after it was added, and so counted it.
+/// - The monitor sees what is kept, so that others run it if the worker blocks, in a body or in a deinit after one. Before the worker adds
+///   the first item it asks for a look (`isMonitored`); the monitor looks again as long as a list is open.
 ///
 /// ## When it is open
 ///
-/// From when the worker is given a batch until the batch is settled or reclaimed. Not where something decides for each item: more than
-/// one body at a time under a limit, a limit for owners, turns for owners, a barrier that waits, somebody who waits for an owner, a line
-/// of deliveries, an underlying queue, virtual time. Nor while items are so long that another worker had better be sent for, nor after some
-/// batches in a row whose jobs have added nothing: to open it costs a batch of quick jobs 10 %.
+/// It is open from when the worker is given a batch until the batch is settled or reclaimed. Not while items are so long that another
+/// worker had better be sent for. Not after some batches in a row whose jobs have added nothing: to open it makes a batch of quick jobs 10
+/// % longer. And not where something decides for each item:
+/// - more than one body at a time under a limit
+/// - a limit for owners, or turns for owners
+/// - a barrier that waits, or somebody who waits for an owner
+/// - a line of deliveries, an underlying queue, virtual time
 ///
-/// The worker begins what it has kept when its batch is over, the oldest first, and only while no ready work is known to be in the queue
-/// (`QueueHint`). That is older, or has been added at the same time by somebody else: so what one thread adds for one owner comes in its
-/// order, and other work waits for a batch at most.
+/// The worker begins what it has kept when its batch is over, the oldest first. It does so only while no ready work is known to be in the
+/// queue (`QueueHint`). Such work is older, or has been added at the same time by somebody else. So what one thread adds for one owner
+/// comes in its order, and other work waits for a batch at most.
 ///
 /// A piece that the worker runs counts as nodes of a graph do: in the progress of the item that was begun last (`WorkBatch`).
 final class NestedWork {  // shared by its batch, under the protocol above

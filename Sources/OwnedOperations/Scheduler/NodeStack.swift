@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Ready nodes of a graph that a worker is going to run itself, and that others can take from it: to run them while the worker is busy or
+/// Ready nodes of a graph that a worker is going to run itself. Others can take them from it: to run them while the worker is busy or
 /// blocked, or to cancel them.
 ///
 /// All of them have one source. They are in the worker's hand (see `GraphRun`), in no ready list, and not begun. Only the worker puts nodes

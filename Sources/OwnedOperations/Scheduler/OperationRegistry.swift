@@ -5,9 +5,9 @@ import Foundation
 /// Each operation knows its place (`registryPlace`), so that finding and removing it takes constant time. Places of those that have gone
 /// stay empty until half are; then the rest move up.
 ///
-/// An entry holds its operation without the compiler's counting of references, because most steps of an operation's way through the queue
-/// look here: that would be a dozen counts up and down for each operation. It doesn't hold its owner queue, which stays in its phase as
-/// long as the operation is unfinished in there.
+/// An entry holds its operation without the compiler's counting of references. Most steps of an operation's way through the queue look
+/// here: that would be a dozen counts up and down for each operation. It doesn't hold its owner queue, which stays in its phase as long as
+/// the operation is unfinished in there.
 struct OperationRegistry: ~Copyable {
   struct Entry {
     let unretainedOperation: Borrowed<OwnedOperation>

@@ -2,7 +2,7 @@ import Synchronization
 
 /// What a queue knows of one owner: its pending work by priority, and how much of it is unfinished and executing.
 ///
-/// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime and so hears of the end; the
+/// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime, and so is told of the end. The
 /// owner queue of work without an owner has no lifetime.
 final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
   let lifetime: OwnerLifetime?
@@ -21,7 +21,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
 
   // Guarded by the queue's lock.
   private var flows: Flows = (nil, nil, nil, nil, nil)
-  /// Of its lines that have work. Most owners never have one.
+  /// The flows of its lines that have work. Most owners never have one.
   private var lines: LineFlows?
   /// Pending, taken by a worker, or executing.
   private(set) var unfinished = 0

@@ -28,7 +28,7 @@ struct ReturningList {
   private var base = 0
   private var start = 0
   private var count = 0
-  /// Of those who have turned out to need no permit.
+  /// The waiters of those who have turned out to need no permit.
   private var free: [Waiter] = []
 
   init() {}

@@ -7,8 +7,8 @@ enum ReadinessPace {
   /// How long nothing must have changed for the longer interval.
   static let quietTime: UInt64 = 60_000_000_000
   /// How many of a list are asked in one round at least, for each `interval`, and how long to go on with more. Most of a question's time
-  /// are cache misses: 10,000 plain operations
-  /// that wait are to cost less than 1 % of a processor, and a timer that fires costs half of that.
+  /// are cache misses. 10,000 plain operations that wait are to cost less than 1 % of a processor, and a timer that fires costs half of
+  /// that.
   private static let turnsPerInterval = 500
   private static let timePerInterval: UInt64 = 200_000
   /// A round that takes long is followed by so many times as long a pause, up to the longer interval.

@@ -6,8 +6,8 @@ struct TicketRun {
   let age: UInt64
 }
 
-/// Entries of a run queue that had been taken out and have come back, because their owner may go on or a worker has given back what it had
-/// taken: the oldest first. A heap, because they come back in any order, and those of many owners may do so one by one.
+/// Entries of a run queue that had been taken out and have come back, the oldest first. Their owner may go on, or a worker has given back
+/// what it had taken. A heap, because they come back in any order, and those of many owners may do so one by one.
 struct ReturnedTurns {
   private var heap: [TicketRun] = []
 

@@ -5,10 +5,10 @@
 /// Round robin: each flow with work is in the run queue once, and goes to the back after its turn.
 ///
 /// First come, first served, an entry that was taken out comes back at its place by age, among `returned`. What came to the run queue's end
-/// is in the order of its age, and all of it younger than what has been at the front.
+/// is in the order of its age. All of it is younger than what has been at the front.
 ///
-/// Memory of its own instead of an array, because a ticket more is all that most additions cost: no count of references, no check for
-/// uniqueness.
+/// Memory of its own instead of an array, because one more ticket is all that most additions cost. There is no count of references, no
+/// check for uniqueness.
 struct RunQueue: ~Copyable {
   typealias Entry = TicketRun
 

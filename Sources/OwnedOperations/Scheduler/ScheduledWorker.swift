@@ -25,14 +25,14 @@ class ScheduledWorker: BlockingObserver {
   final let permit = Permit()
   /// Blocked in code of the user's that is no body, or was until it looks for work again.
   final var isOutside = false
-  /// Of the batch, among all of the queue.
+  /// The number of the batch, among all of the queue.
   final var serial: UInt64 = 0
   final var lastSeen = Sighting()
   final var barrier: (@Sendable () -> Void)?
   /// The last batch was of one item by rule, not for lack of others. Read by the thread.
   final var takesOne = false
 
-  // Of the draining thread, which has the lock when the scheduler looks at them.
+  // These belong to the draining thread, which has the lock when the scheduler looks at them.
   final var batchSize = 1
   /// How long the items of the last batch took each, in nanoseconds; nil if there was none.
   final var lastItemTime: UInt64?
@@ -53,8 +53,8 @@ class ScheduledWorker: BlockingObserver {
   init(generation: Int) { self.generation = generation }
 
   /// How many items to take: as many as take some 50 us, and never so many that other workers have to go without.
-  /// - Parameter turns: with round robin, how many owners have a turn; a batch is a part of one round, lest an owner
-  ///   that comes later has to wait for more than one job of each of the others.
+  /// - Parameter turns: with round robin, how many owners have a turn. A batch is a part of one round: an owner that comes later waits for
+  ///   at most one job of each of the others.
   final func batchLimit(ready: Int, turns: Int, processors: Int) -> Int {
     max(1, min(batchSize, ready / processors, Mutation.turnsAreTakenInAdvance.isOn ? .max : turns / (2 * processors)))
   }

@@ -1,4 +1,4 @@
-/// What a debugger shows, and tests compare: a line for the queue, one for each phase, and one for each of its owners that has work.
+/// What a debugger shows, and tests compare: a line for the queue, one for each phase, one for each of its owners that has work.
 extension Scheduler {
   /// For example:
   ///

@@ -63,7 +63,7 @@ extension Scheduler {
       if !hasMoved {
         reclaimBatch(from: worker)
         noteComputing(for: sighting.processorTime &- last.processorTime)
-        // What it computes may be what a delivery has left: the next of the line need not wait for that.
+        // What it computes may be left over from a delivery. The next of the line need not wait for that.
         if worker.batch.currentFlow != nil, worker.batch.isCurrentOver { settle(worker, includingCurrent: true) }
       }
       return hasMoved

@@ -80,7 +80,8 @@ extension Scheduler {
     return !ownerQueue.with { $0.isHeld(ownerLimit) }
   }
 
-  /// The turn has not begun after all: it is blocked again, its owner is held by bodies only, or somebody else has started or cancelled it.
+  /// The turn has not begun after all. It is blocked again, its owner is held by bodies only, or another thread has started or cancelled
+  /// it.
   mutating func returnTurn(_ turn: OwnedOperation) {
     guard let place = operations.place(of: turn), operations[place].isDetached else { return }
     setDetached(false, place)
@@ -180,8 +181,8 @@ extension Scheduler {
 
   // MARK: Finishing
 
-  /// A worker may still be in the start of the operation, which has been finished meanwhile: what it runs is no body any more, and may
-  /// block. Linear in the workers.
+  /// A worker may still be in the start of the operation, which has been finished meanwhile. What the worker runs is no body any more, and
+  /// may block. Linear in the workers.
   private mutating func setWorkerOutside(of operation: OwnedOperation) {
     guard let worker = workers.active.first(where: { $0.isInside(operation) }) else { return }
     reclaimBatch(from: worker)

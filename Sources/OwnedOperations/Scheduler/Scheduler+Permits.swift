@@ -8,21 +8,21 @@
 /// - Code of the user's that is no body (a deinit on a worker) yields whenever it waits.
 /// - Who has yielded needs a permit to go on (`mayReturn`), of the queue and of its owner. Work that has begun may go on under any limit,
 ///   if need be alone. What is of a line (`SerialLine`) has yielded that, too, and waits until nothing of the line runs.
-/// - Who returns comes before new work: of the queue, if the queue's limit stands in its way (`returnsComeFirst`), else of its owner
-///   (`OwnerQueue.returning`), and of its line.
+/// - Who returns comes before new work. If the queue's limit stands in its way, that is all of the queue's (`returnsComeFirst`). Otherwise
+///   it is its owner's (`OwnerQueue.returning`), and its line's.
 /// - Nothing that returns waits for a worker that is on its way: it may be on the one thread that both need.
 /// - The task of an operation that has been cancelled needs no permit to go on: it is to come to its end.
 /// - A task may wait at several places, in child tasks. The first wait yields the permit, the end of the last regains it; see
 ///   `TaskPermit`. An operation that was started by hand has none to yield; one whose start has not returned will have it then.
 ///
-/// Processors are another account, and only new work asks it: one worker for each processor, not counting those that wait or were found to
-/// be blocked; or more, if bodies were found to leave a part of their processors unused (`ProcessorShare`). One more is let in when nothing
-/// has finished for long. There is no end to workers in waits of ours: what they wait for may be in this queue, behind any number.
-/// Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of them.
+/// Processors are another account, and only new work asks it. There is one worker for each processor, not counting those that wait or were
+/// found to be blocked. There are more if bodies were found to leave a part of their processors unused (`ProcessorShare`). One more is let
+/// in when nothing has finished for long. There is no end to workers in waits of ours: what they wait for may be in this queue, behind any
+/// number. Other workers are 192 at most, 64 without a limit. `WorkerThreads` has threads for all of them.
 ///
-/// Permits alone would let a job that computes wait for its turn on a processor among 64: a million empty jobs (P1) took 0.39 and 0.48 of
-/// GCD's time that way, 0.33 with both accounts; next to oneTBB 1.2 and 1.36, with both 1.0. What they gain is little: bodies asleep for
-/// 0.2 ms without a limit (P20) took 0.16 of `OperationQueue`'s time instead of 0.25.
+/// Permits alone would let a job that computes wait for its turn on a processor among 64. A million empty jobs (P1) took 0.39 and 0.48 of
+/// GCD's time that way, 0.33 with both accounts. Next to oneTBB they took 1.2 and 1.36, with both 1.0. What they gain is little: bodies
+/// asleep for 0.2 ms without a limit (P20) took 0.16 of `OperationQueue`'s time instead of 0.25.
 extension Scheduler {
   /// How many permits are held.
   var holders: Int { workers.activeCount - arriving - yielded + detached + (handoff == nil ? 0 : 1) }
@@ -216,6 +216,6 @@ extension Scheduler {
 extension ProcessorShare {
   /// Whether that many bodies at a time, and one more, leave a quarter of the processors unused.
   ///
-  /// What bodies use together can't be more than there is: were all of it theirs, there would be room for ever more of them.
+  /// The bound is less than all processors. Bodies together can't use more than all, so there would be room for ever more of them.
   func leavesRoom(beside bodies: Int, of processors: Int) -> Bool { (bodies + 1) * value <= processors * Self.whole * 3 / 4 }
 }

@@ -53,8 +53,8 @@ extension Scheduler {
 
   // MARK: What workers are made from
 
-  /// What a setting has replaced. To be let go of after unlocking: that takes longer than the lock should be held, and the last reference
-  /// to a dispatch queue of the user's may be among it.
+  /// What a setting has replaced. To be let go of after unlocking. That takes longer than the lock should be held, and may release the last
+  /// reference to a dispatch queue of the user's.
   struct Replaced {
     fileprivate let workers: [ScheduledWorker]
     fileprivate var underlyingQueue: DispatchQueue?

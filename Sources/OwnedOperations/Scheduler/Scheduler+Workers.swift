@@ -12,14 +12,14 @@ extension Scheduler {
   private static let mostWorkers = 192
   private static let mostUnlimitedWorkers = 64
 
-  /// Whether the ready work is worth another worker, or will sooner be done by one who is awake and looks again when it has finished its
-  /// batch.
+  /// Whether the ready work is worth another worker. Otherwise it will sooner be done by one who is awake and looks again when it has
+  /// finished its batch.
   private var isWorthWorker: Bool {
     if workers.activeCount - waiting - blockedWorkers <= 0 { return true }
     return UInt64(firstPhase.with { $0.readyCount }) * itemTime >= Self.leastWorkForWorker
   }
 
-  /// Whether items take so long that more workers had better set out before those on their way have looked: then each item is worth a
+  /// Whether items take so long that more workers had better set out before those on their way have looked. Then each item is worth a
   /// wake-up.
   private var isWorthWaking: Bool {
     itemTime >= Self.leastTimeForWorker && itemTime != Self.unknownTime
@@ -137,7 +137,7 @@ extension Scheduler {
     if handoff != nil, !Mutation.handoverDoesNotYield.isOn { endHandoff() }
   }
 
-  /// Somebody adds more: the worker has either begun what it was given, and so has arrived, or loses it, and will look for itself.
+  /// Somebody adds more. Either the worker has begun what it was given, and so has arrived, or it loses that, and will look for itself.
   mutating func endHandoff() {
     guard let worker = handoff?.object else { return }
     handoff = nil

@@ -13,7 +13,8 @@ import Synchronization
 ///    the end". For operations, `start()` makes the same decision in their own state word.
 /// 4. It runs the item.
 ///
-/// - Cancelling, and an owner's end, take items out of the ready lists under the lock, or out of a batch by the same compare and exchange.
+/// - Cancelling, and an owner's end, take items out of the ready lists under the lock. Out of a batch they take them by the same compare
+///   and exchange.
 /// - So each item is either begun by one worker or taken away by one canceller.
 /// - What jobs add to their own queue may stay with their worker, outside of the scheduler. Then the list that it is in decides in place of
 ///   the batch (`NestedWork`).
@@ -38,8 +39,8 @@ import Synchronization
 ///
 /// Permits: who may run. All decisions are in `Scheduler+Permits`.
 ///
-/// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any; what is released may
-/// have a deinit of the user's, so items are released after unlocking.
+/// Order of locks: the queue's, then a lifetime's or an operation's. No code of the user's runs under any. What is released may have a
+/// deinit of the user's, so items are released after unlocking.
 struct Scheduler: ~Copyable {
   // First what every addition touches, so that it shares a few cache lines.
 
@@ -64,7 +65,7 @@ struct Scheduler: ~Copyable {
   var detached = 0
   /// How long a work item has taken lately, in nanoseconds.
   var itemTime = Self.unknownTime
-  /// Of bodies, lately.
+  /// What bodies have used of the processors lately.
   var processorShare = ProcessorShare()
   /// How many there are.
   let processors: Int
@@ -89,9 +90,9 @@ struct Scheduler: ~Copyable {
   /// One that is over, to be used again: half of what a barrier costs is the memory of its phase.
   private var formerPhase: BarrierPhase?
   var pool = ChunkPool()
-  /// Of `yielded`, those whose wait is over and who need a permit to go on.
+  /// Those of `yielded` whose wait is over, and who need a permit to go on.
   var returning = ReturningList()
-  /// Of the asynchronous operations whose tasks wait for work of the queue, or have waited, and that have not finished.
+  /// The permits of unfinished asynchronous operations whose tasks wait, or have waited, for work of the queue.
   var taskPermits: [ObjectIdentifier: TaskPermit] = [:]
   /// What is to be released after unlocking.
   var deferredReleases: [TakenWork] = []
@@ -152,8 +153,8 @@ struct Scheduler: ~Copyable {
     self.processors = processors
   }
 
-  /// Whether a graph's nodes have to go through the ready lists one by one: owners are suspended or take turns, or more workers are active
-  /// than the limit allows by now.
+  /// Whether a graph's nodes have to go through the ready lists one by one. They do while owners are suspended or take turns, or more
+  /// workers are active than the limit allows by now.
   var chainsYield: Bool {
     !suspendedOwners.isEmpty || fairness == .roundRobin || limit != .max && holders > limit
   }

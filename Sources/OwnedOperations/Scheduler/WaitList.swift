@@ -10,7 +10,7 @@ enum Waiter: Sendable {
 /// Work of the queue may itself wait for the queue, and can't wait for its own end. These rules say when a wait is over:
 ///
 /// 1. Nothing of what it waits for is unfinished.
-/// 2. It is made by work that it would have to wait for, and so are the waits for the same of all that is unfinished of it.
+/// 2. It is made by work that it would have to wait for. So are the waits for the same of all that is unfinished of it.
 /// 3. It is made by work of the queue, and all that is unfinished in the queue waits: nobody else could end it.
 ///
 /// Each owner that is awaited has a count of its unfinished work, kept by its owner queues. So a wait costs the same, however many there
@@ -159,7 +159,7 @@ struct WaitList {
       over += unfinished == 0 ? queueWaits.takeAll() : queueWaits.takeThose({ $0.isInside(nil) }, target: nil)
     }
     forget(over)
-    // Of those that are over, work goes on; other work goes nowhere, however many others have waited outside.
+    // Work whose waits are over goes on. Other work goes nowhere, however many others have waited outside.
     if waitingWork.count > 0, unfinished <= waitingWork.count {
       var rest = queueWaits.takeThose({ $0.inside != nil }, target: nil)
       for wait in Array(owners.values) {

@@ -22,7 +22,7 @@
 /// When they are asked:
 /// - one that was just held back, or has announced a change: within a millisecond;
 /// - all, every 50 ms; every second once nothing has changed for a minute;
-/// - more than 500 of one list: by turns, 500 every 50 ms (10,000 every second), and as many more as can be asked in 200 us (4 ms).
+/// - more than 500 of one list: by turns, 500 every 50 ms (10,000 every second), and as many more as 200 us (4 ms) allow.
 ///
 /// Nothing is set up, and no timer runs, while nobody is watched.
 ///

@@ -4,14 +4,14 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// - The worker, or for a handoff whoever sends for it, fills the batch under the queue's lock, when it is empty, and publishes it by
-///   storing `cursor` = (0, count).
-/// - A work item is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, to give it to other
-///   workers or because its owner has ended, moves the high half down to the low half, under the queue's lock. One of the two wins each
+/// - The batch is filled under the queue's lock, when it is empty, and published by storing `cursor` = (0, count). The worker does that, or
+///   for a handoff whoever sends for it.
+/// - A work item is begun by moving the cursor's low half past it (compare and exchange). Whoever wants the rest back, for other workers or
+///   because its owner has ended, moves the high half down to the low half. That is done under the queue's lock. One of the two wins each
 ///   item.
-/// - An entry's `progress` is written by the worker as the item goes on, in one store each (releasing), so that who counts sees either
-///   the one or the other: whether the work has begun that the item stands for, and how many nodes of a graph, or nested jobs, are over
-///   that it led to. A work item that is found to be skipped never has begun. (Operations are counted elsewhere.)
+/// - An entry's `progress` is one word. It says whether the item's work has begun, and how many graph nodes, or nested jobs, that it led to
+///   are over. The worker writes it as the item goes on, in one store each (releasing). So who counts never sees a part of a change. A work
+///   item that is found to be skipped never has begun. (Operations are counted elsewhere.)
 /// - An item that is over may go on with nested work. The worker says that it isn't over any more before it takes a nested job in hand. So
 ///   whoever has closed the list (`NestedWork`) and then finds it over knows that nothing of the worker's is under way.
 /// - The items lie in the batch's own memory, to which they are moved under the lock.
@@ -35,9 +35,9 @@ final class WorkBatch {
   /// What there is to know of a work item. Side by side, because a batch is often of one item, for which each cache line counts.
   private struct Entry: ~Copyable {
     let flow: Borrowed<Flow>
-    /// Of the item's owner, to be compared: flow and owner queue may go with what others take away.
+    /// The lifetime of the item's owner, to be compared: flow and owner queue may go with what others take away.
     let lifetime: UnsafeMutableRawPointer?
-    /// Of its ticket, by which it goes back.
+    /// The age of its ticket, by which it goes back.
     let age: UInt64
     /// Bit 0: a job, or a node, has begun. Bit 1: the item is over, `result` says how. Bit 2: it is a job, whose `result` counts, and it
     /// goes on with nested work. The rest: how many graph nodes, or nested jobs, it has led to that are over and succeeded.
@@ -56,13 +56,13 @@ final class WorkBatch {
   // Guarded by the queue's lock, which makes their accesses exclusive.
   @exclusivity(unchecked) private(set) var count = 0
   @exclusivity(unchecked) private var settled = 0
-  /// Of the first item that is not settled.
+  /// How many nodes of the first item that is not settled are counted.
   @exclusivity(unchecked) private var settledNodes = 0
-  /// Of that item, if it goes on with nested work.
+  /// Whether the result of that item is counted, if it goes on with nested work.
   @exclusivity(unchecked) private var isResultSettled = false
   @exclusivity(unchecked) private(set) var level = 0
-  /// Whether, when `settle` was called last, the work of the item that was not over had begun and was not counted: a job or a node of a
-  /// graph, not an operation.
+  /// Whether, when `settle` was called last, the work of the item that was not over had begun and was not counted. Such work is a job or a
+  /// node of a graph, not an operation.
   @exclusivity(unchecked) private(set) var isRunning = false
 
   deinit {
@@ -181,8 +181,8 @@ final class WorkBatch {
     cursor.store(0, ordering: .relaxed)
   }
 
-  /// Takes what has not begun away, and calls `body` with each run of items of one flow and age, from the last run to the first. It must
-  /// move them out.
+  /// Takes away what has not begun. Calls `body` with each run of items of one flow and age, from the last run to the first. It must move
+  /// them out.
   func takeRest(_ body: (UnsafeMutablePointer<WorkItem>, Int, Flow, _ age: UInt64) -> Void) {
     var current = cursor.load(ordering: .relaxed)
     while true {
@@ -249,7 +249,7 @@ final class WorkBatch {
   /// The item is over; what it captured may still have to go.
   @inline(__always)  // for each job
   func setOver(_ result: Result, at index: Int) {
-    // Of a work item that counts itself others may read it by now: it was written when the item began.
+    // Others may by now read the result of a work item that counts itself: it was written when the item began.
     if result != .countsItself { entries[index].result = result }
     entries[index].progress.store(entries[index].progress.load(ordering: .relaxed) | Self.over, ordering: .releasing)
   }
@@ -303,14 +303,14 @@ final class WorkBatch {
   /// A nested job is over, and another has not been taken in hand. What it captured may still have to go.
   func setNestedOver(_ over: Int) { setProgress(over << Self.nodesShift | Self.leads | Self.over) }
 
-  /// Of the item that was put in last.
+  /// The flow of the item that was put in last.
   var lastFlow: Borrowed<Flow>? { count > 0 ? entries[count - 1].flow : nil }
 
   /// Whether the worker has begun a work item since the batch was filled. A hint, but under the lock: what has been reclaimed never will
   /// be.
   var hasBegun: Bool { Self.split(cursor.load(ordering: .acquiring)).next > 0 }
 
-  /// Of the item begun last, if that is of a line and has not been counted. Under the lock.
+  /// The flow of the item begun last, if that item is of a line and has not been counted. Under the lock.
   var currentFlow: Flow? {
     let next = Self.split(cursor.load(ordering: .relaxed)).next
     guard next > settled else { return nil }

@@ -1,7 +1,7 @@
 /// Pending work in the order of its arrival: a chain of chunks, each a run of items in one piece of memory.
 ///
-/// 24 bytes a work item. Chunks start small, because most owners have little pending, and double up to 128 items; those of full size
-/// come from a pool and go back to it, so that a busy queue touches the same memory again and again.
+/// 24 bytes a work item. Chunks start small, because most owners have little pending, and double up to 128 items. Those of full size come
+/// from a pool and go back to it, so that a busy queue touches the same memory again and again.
 ///
 /// Guarded by the queue's lock.
 struct WorkList: ~Copyable {
@@ -91,7 +91,7 @@ struct WorkList: ~Copyable {
     return moved
   }
 
-  /// If the first chunk is used up, goes on to the next one, or uses it from the front again if it is the only one.
+  /// If the first chunk is used up, goes on to the next one. If it is the only one, uses it from the front again.
   /// - Returns: whether there is a next one.
   private mutating func dropFirstIfUsedUp(pool: inout ChunkPool) -> Bool {
     guard let chunk = first, chunk.pointee.start == chunk.pointee.end else { return false }

@@ -1,10 +1,10 @@
 /// A reference that doesn't count: somebody else keeps the object for as long as this is used.
 ///
 /// To count a reference writes to the object, in a cache line that other threads read or write, too. In a job's way that costs more than
-/// all the rest, and most of what is met on the way is kept by somebody known: an owner queue by its phase, a lifetime by its operation.
-/// Where that is said in the declaration, this type stands for it.
+/// all the rest. Most of what is met on the way is kept by somebody known: an owner queue by its phase, a lifetime by its operation. Where
+/// that is said in the declaration, this type stands for it.
 ///
-/// An address, no more: it may be handed from thread to thread, and what is done with the object there is for the object's own protocol to
+/// An address, no more: it may be handed from thread to thread. What is done with the object there is for the object's own protocol to
 /// allow. So `@unchecked Sendable`, whatever the object is.
 struct Borrowed<Object: AnyObject>: @unchecked Sendable {
   private let unmanaged: Unmanaged<Object>

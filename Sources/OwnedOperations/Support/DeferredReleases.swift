@@ -4,7 +4,7 @@
 /// thread that others depend on, and in a call that must not block.
 ///
 /// - Handing over takes constant time, from any thread, and runs no code of the user's. It may be done under a lock.
-/// - A value is released once, soon, on a thread of ours that holds no lock and no permit; in no particular order.
+/// - A value is released once and soon, on a thread of ours that holds no lock and no permit. There is no particular order.
 /// - A deinit that blocks holds up nobody else's: see ``Relay``, whose protocol this is.
 /// - The caller must not keep a reference of its own (`add(consume value)`): it could turn out to be the last.
 /// - A list in one object is one step. To have its elements released one by one, hand over a ``RelayBatch``, or use `add(contentsOf:)`.

@@ -2,7 +2,7 @@ import Dispatch
 
 /// Objects that something is to be done about without haste, until there are many, or a timer goes off.
 ///
-/// While there are any, the timer is set, or is about to take them: it says that it isn't set any more before it takes what there is.
+/// While there are any, the timer is set, or is about to take them. It says that it isn't set any more before it takes what there is.
 final class Gatherer<Element: AnyObject>: Sendable {
   private struct State {
     var elements: [Element] = []

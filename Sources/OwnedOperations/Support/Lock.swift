@@ -4,9 +4,9 @@
 
   /// A four-byte mutual-exclusion lock, visible to ThreadSanitizer.
   ///
-  /// `Synchronization.Mutex` is as small, but on Linux its fast path is hidden from ThreadSanitizer; a
-  /// `pthread_mutex_t` is visible, but ten times as large. This one is a word of `Atomic`, whose operations the sanitizer sees. Waiters
-  /// park in a small global table. So an object can afford a lock of its own.
+  /// `Synchronization.Mutex` is as small, but on Linux its fast path is hidden from ThreadSanitizer. A `pthread_mutex_t` is visible, but
+  /// ten times as large. This one is a word of `Atomic`, whose operations the sanitizer sees. Waiters park in a small global table. So an
+  /// object can afford a lock of its own.
   ///
   /// Protocol of the word: bits 0-1 are the state, the rest is the number of the parking bucket and never changes.
   ///
@@ -15,8 +15,8 @@
   ///      └──store───────┴───────store, wake the bucket──┘
   ///
   /// - Taking the lock acquires, leaving it releases: whatever was written under the lock is seen by the next holder.
-  /// - A waiter parks only while the word says `contended`, and looks at it under the bucket's mutex; the holder that
-  ///   leaves a contended lock wakes the bucket under the same mutex after the word is free. So no wake-up is lost.
+  /// - A waiter parks only while the word says `contended`, and looks at it under the bucket's mutex. The holder that leaves a contended
+  ///   lock wakes the bucket under the same mutex after the word is free. So no wake-up is lost.
   /// - A waiter that gets the lock leaves it `contended`, because others may still be parked. That costs at most one
   ///   wake-up with nobody to wake.
   ///
@@ -65,7 +65,7 @@
 
     @inline(never)
     private func lockContended(_ bucket: UInt32) {
-      // What a lock guards takes some ten nanoseconds, parking a thousand times that; so look for a while first, and less and less often.
+      // What a lock guards takes some ten nanoseconds, parking a thousand times that. So look for a while first, and less and less often.
       var pause = 1
       for _ in 0..<Self.looks {
         if word.load(ordering: .relaxed) == bucket | Self.free,

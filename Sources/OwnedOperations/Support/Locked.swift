@@ -1,6 +1,6 @@
 /// A value that a lock guards, in memory of its own: it can't be reached but by way of the lock.
 ///
-/// The memory costs one allocation, so this is for what there is one of, or few; not for what each job or operation has. The lock is a
+/// The memory costs one allocation. So this is for what there is one of, or few, and not for what each job or operation has. The lock is a
 /// ``Lock``: not recursive, and no code of the user's runs under it, nor is anything of the user's released.
 ///
 /// Not a function itself, nor an optional one, but a structure that has it. As a generic value a function is converted by a thunk when it
@@ -24,7 +24,7 @@ struct Locked<Value: ~Copyable>: ~Copyable, @unchecked Sendable {  // the value 
   /// The body has the value for itself.
   @inline(__always)  // or the closure would be made, and what it captures boxed, at each call
   func withLock<Result: ~Copyable, Failure: Error>(_ body: (inout Value) throws(Failure) -> Result) throws(Failure) -> Result {
-    // Lent by way of a copy: of `&self.memory.pointee` ThreadSanitizer is told that `memory` itself may change, which it then holds against
+    // Lent by way of a copy. Of `&self.memory.pointee` ThreadSanitizer is told that `memory` itself may change. It then holds that against
     // optimised code, which loads a constant before it takes the lock.
     let memory = memory
     lock.lock()

@@ -13,10 +13,10 @@
 
   /// A weak reference that holds on to the memory of its object, though not to the object.
   ///
-  /// As long as the memory is held no other object can have its address, so comparing takes no reference and no atomic operation; and
+  /// As long as the memory is held no other object can have its address, so comparing takes no reference and no atomic operation. And
   /// taking a strong reference goes without the detour of `weak`. Eight bytes. Not copyable: it lets go of the memory at its end.
   ///
-  /// The memory of an object that is deinitialising can't be held: the compiler puts objects on the stack that escape nowhere but in their
+  /// The memory of an object that is deinitialising can't be held. The compiler puts objects on the stack that escape nowhere but in their
   /// deinit, and the stack goes without asking who holds it. So such an object is not referred to in the first place.
   struct MemoryReference: ~Copyable, @unchecked Sendable {  // constant; the runtime's counts are atomic
     /// Where the object is, or was. Nobody else's as long as the memory is held.

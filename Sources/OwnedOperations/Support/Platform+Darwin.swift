@@ -33,7 +33,7 @@
 
     static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
-    /// Of this thread. Not told here: there is no call that says how often a thread has waited.
+    /// The usage of this thread. Not told here: there is no call that says how often a thread has waited.
     static var threadUsage: ThreadUsage? { nil }
 
     /// One call, so that lines of several threads don't mix. There is nobody to tell when it fails.

@@ -43,7 +43,7 @@
 
     static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
-    /// Of this thread; nil where that can't be told.
+    /// The usage of this thread; nil where that can't be told.
     static var threadUsage: ThreadUsage? {
       #if os(Linux) && !OWNED_OPERATIONS_MODEL
         var usage = coo_usage()

@@ -1,11 +1,11 @@
 /// Values by the addresses of objects.
 ///
-/// An address needs no strong hash: `Dictionary` takes tens of nanoseconds for each look, this a few. The map knows nothing of the objects:
-/// whoever has it takes an address out before another object can get it, or asks the value whose it is.
+/// An address needs no strong hash: `Dictionary` takes tens of nanoseconds for each look, this a few. The map knows nothing of the objects.
+/// Whoever has it takes an address out before another object can get it, or asks the value whose it is.
 ///
 /// Open addressing with linear probing, at most half full. What stood behind one that is taken out moves up, so no marks are left behind.
-/// Key and value lie side by side: of many owners none is in a cache, and a look waits for one line of memory, not two.
-/// The memory comes with the first value, and shrinks with the count.
+/// Key and value lie side by side. With many owners none is in a cache, and a look waits for one line of memory, not two. The memory comes
+/// with the first value, and shrinks with the count.
 struct PointerMap<Value>: ~Copyable {
   private struct Slot {
     /// Zero if the slot is free.

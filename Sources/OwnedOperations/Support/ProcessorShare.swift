@@ -3,7 +3,7 @@
 ///
 /// What is measured counts by its length; the older it is, the less.
 struct ProcessorShare: Equatable {
-  /// Of bodies that ran one after the other on one thread, in nanoseconds.
+  /// What bodies that ran one after the other on one thread have used, in nanoseconds.
   struct Use: Equatable {
     let processorTime: UInt64
     let time: UInt64
@@ -12,7 +12,7 @@ struct ProcessorShare: Equatable {
   /// A share of one.
   static let whole = 1024
   private static let least = whole / 64
-  /// Of so many nanoseconds of bodies more, half is forgotten of what was measured before.
+  /// After so many more nanoseconds of bodies, half of what was measured before is forgotten.
   private static let memory: UInt64 = 20_000_000
 
   private var processorTime: UInt64 = 0
@@ -43,7 +43,7 @@ struct ThreadUsage {
   /// How often it had to, for others.
   let involuntarySwitches: UInt64
 
-  /// Who has never waited has computed, and so has who was pushed aside: a thread that others don't let run is no reason for one more.
+  /// Who has never waited has computed, and so has who was pushed aside. A thread that others don't let run is no reason for one more.
   func use(since start: ThreadUsage, in time: UInt64) -> ProcessorShare.Use {
     let hasOnlyWaited = voluntarySwitches != start.voluntarySwitches && involuntarySwitches == start.involuntarySwitches
     return ProcessorShare.Use(processorTime: hasOnlyWaited ? processorTime - min(processorTime, start.processorTime) : time, time: time)

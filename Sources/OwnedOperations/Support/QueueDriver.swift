@@ -1,4 +1,4 @@
-/// Stands in for the threads and the clock of queues, in users' tests: their work runs when somebody asks for it, at a time that somebody
+/// Stands in for the threads and the clock of queues, in users' tests. Their work runs when somebody asks for it, at a time that somebody
 /// says. See the product `OwnedOperationsTesting`.
 ///
 /// The scheduler is the one of every queue. What changes hands:
@@ -13,7 +13,7 @@ package protocol QueueDriver: AnyObject, Sendable {
   /// The call is due when the delay has passed. Any thread, outside locks.
   func add(_ call: DrivenCall, after delay: Duration)
 
-  /// Runs steps on this thread until the wait is over; or, if nothing can run any more that might end it, says so and returns.
+  /// Runs steps on this thread until the wait is over. If nothing that might end it can run any more, says so and returns.
   /// - Parameters:
   ///   - isOver: asked before each step.
   ///   - wait: what is waited for.

@@ -11,11 +11,13 @@ import Synchronization
 /// - A reader counts itself in, then looks at the two. If they are equal it is in. If not, it counts itself out again and waits.
 /// - A writer announces itself, takes `writing`, then waits until every shard is zero. New readers see it announced and don't stay.
 /// - These four steps are sequentially consistent: either the reader sees the writer, or the writer sees the reader.
-/// - A reader that waits has a ticket: how many writers must have ended before it: as many as had announced themselves when it came.
+/// - A reader that waits has a ticket: how many writers must have ended before it. These are as many as had announced themselves when it
+///   came.
 /// - A writer that ends, and still has `writing`, admits the readers whose tickets are due: it counts them in, in shard 0.
-/// - So writers that wait go before later readers; and a reader waits for the writers it has found, not for later ones.
+/// - So writers that wait go before later readers. And a reader waits for the writers it has found, not for later ones.
 /// - `waiting` counts tickets. It is raised before the ticket is computed, and read after `ended` was raised: no ticket is overlooked.
-/// - `draining` is set by the one writer that sleeps until the readers are out; whoever counts himself out and sees it, wakes it.
+/// - `draining` is set by the one writer that sleeps until the readers are out. Whoever counts itself out and sees the flag wakes that
+///   writer.
 /// - `tickets`, and sleeping, are guarded by `mutex`. `admitted` is written under it, and read without it by those who spin.
 ///
 /// Counting out releases, and the writer's look at the shards acquires. `ended` and `admitted` release to readers what was written.
@@ -41,7 +43,8 @@ struct ReadWriteLock: ~Copyable, @unchecked Sendable {  // pointers to atomics a
     private static let mostShardBits = 5
   #endif
   private static let pause = 10
-  /// Of the number of shards, a power of two: several for each processor, so that two threads that run seldom share one.
+  /// The logarithm of the number of shards, which is a power of two. There are several for each processor, so that two threads that run
+  /// seldom share one.
   private static let shardBits: Int = {
     var bits = 1
     while 1 << bits < 4 * sysconf(Int32(_SC_NPROCESSORS_ONLN)), bits < mostShardBits { bits += 1 }

@@ -48,11 +48,12 @@ final class RelaySteps: RelayBatch, @unchecked Sendable {  // as its base class;
 ///
 /// - Batches stand in a list, guarded by `lock`. The first stays in the list until it is used up.
 /// - A step is claimed by incrementing the batch's `next`. Each index goes to one claimer, so any number of threads may be at one batch.
-/// - `runner` is who is in charge. There is one whenever a step is waiting; nil: nothing waits, and whoever hands over next appoints one.
+/// - `runner` is who is in charge. There is one whenever a step is waiting. Nil means that nothing waits, and that whoever hands over next
+///   appoints one.
 /// - A runner claims steps while it is in charge, and leaves when nothing waits, or when it finds that it has been replaced.
 /// - Before it leaves, a runner spins for a moment while `hasWaiting` is false: to wake a thread costs whoever hands over more than that.
 /// - `hasWaiting` is only a hint: set under the lock by whoever hands over, cleared under the lock by a runner that finds nothing.
-/// - A runner counts its step (`progress`, relaxed) before it takes it. Only the watch reads that, and errors of its reading do no harm: a
+/// - A runner counts its step (`progress`, relaxed) before it takes it. Only the watch reads that, and errors of its reading do no harm. A
 ///   runner that is replaced too early leaves after its step, and meanwhile steps are taken side by side.
 /// - The watch looks at the runner every `interval`. One that has stood still from look to look is replaced: by another runner if anything
 ///   waits, by nobody otherwise.

@@ -1,8 +1,8 @@
 /// Threads that are nobody's but ours. GCD's can all be blocked by others, and then nothing that needs one of them goes on.
 ///
 /// - A thread that has run its body parks. At most `most` are parked; one more ends.
-/// - A thread's `work` is written and read under the lock: by whoever takes the thread out of the list and then signals it, and by the
-///   thread when it wakes.
+/// - A thread's `work` is written and read under the lock. Whoever takes the thread out of the list writes it and then signals the thread;
+///   the thread reads it when it wakes.
 /// - A parked thread keeps nothing of what it has run.
 enum SpareThreads {
   #if OWNED_OPERATIONS_MODEL
@@ -25,8 +25,8 @@ enum SpareThreads {
 
   private static let parked = Locked<[Parked]>([])
 
-  /// Runs the body on a thread of ours: on a parked one, else on a new one, else (the system has no more) on one of GCD's. Any thread;
-  /// doesn't wait.
+  /// Runs the body on a thread of ours: on a parked one, else on a new one. If the system has no more, on one of GCD's. Any thread; doesn't
+  /// wait.
   static func run(_ body: @escaping @Sendable () -> Void) {
     let thread = parked.withLock { parked -> Parked? in
       guard let thread = parked.popLast() else { return nil }

@@ -1,7 +1,7 @@
 /// A reference that doesn't keep its object, and can be turned into one that does unless the object's last reference has gone.
 ///
-/// It costs neither the side allocation of `weak` nor its atomic counts. In return, whoever holds it must be told in the object's deinit,
-/// and `retained()` may only be called under a lock that this deinit takes: the object's memory must still be there.
+/// It costs neither the side allocation of `weak` nor its atomic counts. In return, whoever holds it must be told in the object's deinit.
+/// `retained()` may only be called under a lock that this deinit takes: the object's memory must still be there.
 struct UnretainedReference<Object: AnyObject> {
   private let object: PlatformReference<Object>
 

@@ -2,7 +2,8 @@ import Foundation
 
 /// The files of a cache. Several processes may use one directory.
 ///
-/// - An entry is written to a file of its own beside its place and renamed into it: a reader, or a kill, finds the old one or the new one.
+/// - An entry is written to a file of its own beside its place and renamed into it. So a reader, also after a kill, finds the old one or
+///   the new one.
 /// - What is read is checked; what is damaged is removed. Nobody trusts a list of files: each process lists them anew when its own count
 ///   says that
 ///   the limit may be passed.

@@ -13,7 +13,7 @@ struct CachePlan: Sendable {
   let cookies: String?
   /// Nil, too, if the request doesn't accept it.
   let stored: CachedResponse?
-  /// Of the cache: what is removed from it afterwards does not come back by this request.
+  /// The cache's generation. What is removed from the cache afterwards does not come back by this request.
   private let generation: Int
 
   /// Nil if the cache has nothing to do with it.
@@ -84,7 +84,7 @@ struct CachePlan: Sendable {
 
   private func forget() { cache.remove(key, ifStill: generation) }
 
-  /// What was led to by an answer that is not to be stored is nothing to be led to from the cache.
+  /// Nor may an answer be stored that a redirect has led to which is not to be stored itself.
   private static func forbidsStoring(_ exchange: Exchange) -> Bool {
     forbidsStoring(exchange.head.headers) || exchange.redirects.contains { forbidsStoring($0.headers) }
   }

@@ -14,9 +14,9 @@ import Foundation
 /// request.cache = .forTime(.seconds(300))
 /// ```
 ///
-/// What is stored is in memory at once, and reaches its file in the background; the least recently used goes first where a limit is
-/// passed. Files are replaced whole, and checked when they are read: a damaged one is none. Several caches, also of several processes,
-/// may use one directory.
+/// What is stored is in memory at once, and reaches its file in the background. Where a limit is passed, the least recently used goes
+/// first. Files are replaced whole, and checked when they are read: a damaged one is none. Several caches, also of several processes, may
+/// use one directory.
 ///
 /// When the cache goes, pending writes are still made in the background. A process that exits without ``flush()`` loses those. Pending are
 /// as many bytes as the memory's limit, and 64 MiB at least. Where more comes than is written, the oldest pending ones are not written;
@@ -254,7 +254,7 @@ public final class ResponseCache: Sendable {
   // MARK: Files
 
   /// Returns when everything that was stored before has reached its file.
-  /// - Throws: the first error of a write since the last call, if there was one: the disk is full, its directory can't be made, more was
+  /// - Throws: the first error of a write since the last call, if there was one. The disk is full, its directory can't be made, or more was
   ///   waiting than is kept. Such entries are in memory alone, if they fit.
   /// - Complexity: linear in what has yet to be written.
   public func flush() async throws {

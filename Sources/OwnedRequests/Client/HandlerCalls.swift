@@ -2,7 +2,7 @@
 ///
 /// - A call that is not made, because the owner has ended, lets none come after it.
 /// - After the last result has come, no preview is taken any more.
-/// - A preview that waits for its queue when the request is cancelled is not shown: its place is looked at when the queue has come to it.
+/// - A preview that waits for its queue when the request is cancelled is not shown. Its place is looked at when the queue has come to it.
 final class HandlerCalls<Outcome: Sendable>: Sendable {
   private struct Call {
     var outcome: Outcome

@@ -4,11 +4,11 @@ import OwnedOperations
 extension RequestClient {
   /// Downloads to a file. Starts at once, and is cancelled with its owner.
   ///
-  /// Bytes go to `NAME.part` beside the target, which is moved into place when it is whole; a file that is there is replaced then. What is
-  /// cut off, by an error, the owner's end or the end of the process, is gone on with by the next attempt, or by the next download to the
-  /// same file. That needs a strong `ETag` of the server's, which still has the same content; otherwise it starts over. So does a file of
-  /// which less than 256 kB had come when its process was killed. A second download to the same file at the same time fails, after two
-  /// seconds in which the first may let go of it.
+  /// Bytes go to `NAME.part` beside the target. When that file is whole it is moved into place, and replaces one that is there. What is cut
+  /// off, by an error, the owner's end or the end of the process, is not lost. The next attempt goes on with it, or the next download to
+  /// the same file. That needs a strong `ETag` of the server's, which still has the same content. Otherwise the download starts over. So
+  /// does a file of which less than 256 kB had come when its process was killed. A second download to the same file at the same time fails,
+  /// after two seconds in which the first may let go of it.
   ///
   /// While the disk stalls, a download that can be gone on with gives its connection up. It does so once only if the server then starts
   /// over.

@@ -33,11 +33,12 @@ import OwnedOperations
 /// Requests under way hold the client; nothing else has to. A request takes no thread while it waits, for its turn, for the server, or
 /// for its next attempt. All members may be used from any thread.
 ///
-/// On Linux, `URLSession` stops the process on a few answers. Known are two, in Swift 6.3: a connection that is closed in the middle of a
-/// header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`, and a length of nearly 2^63 bytes, as by
-/// `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`. And while a server sends lines without end
-/// after a chunked body, no session of the process does anything else. Talk to servers that you don't trust from a process that you can
-/// spare.
+/// On Linux, `URLSession` stops the process on a few answers. Two are known, in Swift 6.3:
+/// - a connection that is closed in the middle of a header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`
+/// - a length of nearly 2^63 bytes, as by `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`.
+///
+/// And while a server sends lines without end after a chunked body, no session of the process does anything else. Talk to servers that you
+/// don't trust from a process that you can spare.
 public final class RequestClient: Sendable {
   /// What relative URLs are relative to; see ``Request/url``.
   public let baseURL: URL?
@@ -64,7 +65,7 @@ public final class RequestClient: Sendable {
   ///   - baseURL: what relative URLs are relative to.
   ///   - queue: where handlers run by default.
   ///   - configuration: of the `URLSession` underneath. Its cache, limits of time and of connections are not used: ours are. Its additional
-  ///     headers are added to each request that has none of the name; they, and its cookies, count as what the request itself says.
+  ///     headers are added to each request that has none of the name. They, and its cookies, count as what the request itself says.
   ///   - cache: may be shared by several clients.
   public init(
     baseURL: URL? = nil, queue: OwnerScopedQueue = OwnerScopedQueue(name: "OwnedRequests.handlers"),
@@ -110,7 +111,7 @@ public final class RequestClient: Sendable {
 
   /// How many transfers go to one host (scheme, name and port) at once. By default 6. Less than one is a precondition failure.
   ///
-  /// Other clients don't count, nor other hosts: what is under way in all is limited by a queue, to which operations are added
+  /// Other clients don't count, nor other hosts. To limit what is under way in all, add operations to a queue
   /// (``operation(for:lifetime:decoding:)``).
   public var maxConcurrentRequestsPerHost: Int {
     get { hub.limits.limit }
@@ -140,7 +141,7 @@ public final class RequestClient: Sendable {
     RequestOperation(request, client: self, lifetime: lifetime, decoding: decoder)
   }
 
-  /// Makes an operation for an owner that holds a token; nothing is sent until a queue starts it.
+  /// Makes an operation for an owner that holds a token. Nothing is sent until a queue starts it.
   public func operation<Value>(
     for request: Request, owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>
   ) -> RequestOperation<Value> {
@@ -149,7 +150,7 @@ public final class RequestClient: Sendable {
 
   // MARK: Handlers
 
-  /// Sends a request, and has the handler told what came of it: once, with the owner, whatever the outcome (twice with
+  /// Sends a request, and has the handler told what came of it. It is called once, with the owner, whatever the outcome (twice with
   /// ``CachePolicy/cachedThenFresh``). If the owner ends first the transfer stops, and the handler never runs and is released.
   /// - Parameters:
   ///   - request: what to ask for.
@@ -177,7 +178,7 @@ public final class RequestClient: Sendable {
     }
   }
 
-  /// Sends a request for a lifetime, whose end stops it; the handler never runs then.
+  /// Sends a request for a lifetime, whose end stops it. Then the handler never runs.
   @discardableResult
   public func send<Value>(
     _ request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue? = nil,
@@ -225,7 +226,7 @@ public final class RequestClient: Sendable {
 
   /// Sends a request and returns the response. Cancelling the task cancels the request.
   ///
-  /// The caller holds the owner meanwhile; where it should be free to go, hand over its lifetime instead.
+  /// The caller holds the owner meanwhile. Where the owner should be free to go, hand over its lifetime instead.
   /// - Throws: ``RequestError``.
   public func response<Value>(
     to request: Request, owner: some OperationOwner, decoding decoder: ResponseDecoder<Value>
@@ -263,7 +264,7 @@ public final class RequestClient: Sendable {
     }
   }
 
-  /// What nobody has to be asked for, nor a file to be read: a task gets it without an operation, which would cost it two changes of
+  /// What nobody has to be asked for, nor a file to be read. A task gets it without an operation, which would cost it two changes of
   /// threads. Nil in all other cases, errors included, which are the operation's.
   private func answerInMemory<Value>(
     to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>

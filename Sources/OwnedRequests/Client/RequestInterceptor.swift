@@ -28,8 +28,8 @@ public enum RetryDecision: Sendable, Hashable {
 /// }
 /// ```
 ///
-/// Calls come from tasks that are cancelled with the request, and hold no place in a host's limit. The time that ``adapt(_:)`` takes
-/// before the first attempt counts towards no limit of the request's: one that never returns leaves it to its owner's end.
+/// Calls come from tasks that are cancelled with the request, and hold no place in a host's limit. The time that ``adapt(_:)`` takes before
+/// the first attempt counts towards no limit of the request's. One that never returns leaves the request to its owner's end.
 public protocol RequestInterceptor: Sendable {
   /// Called before each attempt, in the order of the client's ``RequestClient/interceptors``. What it throws fails the request with
   /// ``RequestError/interceptor(_:)``. The body can't be changed here.

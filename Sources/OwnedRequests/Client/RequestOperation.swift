@@ -4,7 +4,7 @@ import OwnedOperations
 /// A request as an operation: it waits for dependencies, is cancelled with its owner, and others can depend on it.
 ///
 /// Made by a ``RequestClient``. Under way it takes no thread. Its outcome is `.failed` with a ``RequestError``, or `.cancelled` with the
-/// reason, as of any owned operation; ``result`` has both in one.
+/// reason, as of any owned operation. ``result`` has both in one.
 //
 // Protocol: the result is stored before the operation finishes, so that dependents see it, and announced (to handler, waiters,
 // progress) after. Whoever turns `isSettled`, the finish or the cancellation, announces.
@@ -89,8 +89,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     }
   }
 
-  /// How far the request has come. Each call makes a stream of its own, that begins with the last known progress, skips what comes
-  /// faster than it is read, and ends with the request. One that is read no more is let go.
+  /// How far the request has come. Each call makes a stream of its own, that begins with the last known progress and ends with the request.
+  /// It skips what comes faster than it is read. One that is read no more is let go.
   public var progress: AsyncStream<TransferProgress> {
     let (stream, continuation) = AsyncStream.makeStream(of: TransferProgress.self, bufferingPolicy: .bufferingNewest(1))
     let id = record.withLock { record in

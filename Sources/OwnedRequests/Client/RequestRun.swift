@@ -102,7 +102,7 @@ final class RequestRun: Sendable {
 
   func begin() { begin(looks: 40) }
 
-  /// - Parameter looks: how often to look whether a download to the same file has let go of it: one that was just cancelled is about to.
+  /// - Parameter looks: how often to look whether a download to the same file has let go of it. One that was just cancelled is about to.
   private func begin(looks: Int) {
     do throws(RequestError) {
       let prepared = try client.prepare(request)
@@ -437,7 +437,7 @@ extension RequestRun: TransferSubscriber {
     if let stored = plan?.revalidated(by: exchange, isStored: isStored) {
       return RunOutcome(stored, source: .revalidated, attempts: attempt)
     }
-    // Of a download, a part that was asked for, and nothing that is no file.
+    // A download accepts a part that was asked for, and otherwise only what brings a file: an accepted status from 200 to 299.
     let isAccepted = request.acceptedStatus.contains(head.status)
     guard download == nil ? isAccepted : head.status == 206 || isAccepted && (200..<300).contains(head.status) else {
       throw .status(head.status, body: RequestError.kept(exchange.body))

@@ -4,7 +4,7 @@ import Foundation
   import FoundationNetworking
 #endif
 
-/// The files of a download: `NAME.part`, which grows, and beside it `NAME.part.info`, the record, which says what it is a part of.
+/// The files of a download. `NAME.part` grows. Beside it `NAME.part.info`, the record, says what it is a part of.
 ///
 /// Protocol:
 /// - Neither is opened through a symbolic link.
@@ -32,9 +32,9 @@ import Foundation
 /// - Whoever leaves last through a shut door closes the files: `letGo` itself if nobody is inside, otherwise the call under way.
 /// - So the lock on the part outlasts a write that is under way.
 /// - To close a part that has no record yet may take its time. `letGoInBackground` leaves that to `DownloadClosings`.
-/// - A transfer that can be gone on with is cut off when the disk stalls; the next attempt begins once what had come is written.
-/// - Where the next attempt had to throw away what had come, none is cut off any more: the server knows no ranges, or its content
-///   changes. Its session is held back as long as the disk stalls, and fails when that takes longer than a silence may.
+/// - A transfer that can be gone on with is cut off when the disk stalls. The next attempt begins once what had come is written.
+/// - Where the next attempt had to throw away what had come, none is cut off any more. In that case the server knows no ranges, or its
+///   content changes. Its session is held back as long as the disk stalls, and fails when that takes longer than a silence may.
 final class DownloadFile: Sendable {
   struct Info: Codable, Equatable {
     var url: String
@@ -56,7 +56,7 @@ final class DownloadFile: Sendable {
     /// What the present attempt has asked to go on from; zero for the whole.
     var asked: Int64 = 0
     var url = ""
-    /// Of the first `offset` bytes, if it will be asked for.
+    /// The hash of the first `offset` bytes, if it will be asked for.
     var hasher: SHA256?
     var startsOver = false
     var isWhole = false
@@ -207,7 +207,7 @@ final class DownloadFile: Sendable {
         if code == EWOULDBLOCK { return false }
         throw .fileSystem(FileFailure(action: "lock", path: partPath, code: code))
       }
-      // The one who had it before may have moved it away meanwhile; then the lock is on a file that nobody else will find.
+      // The one who had it before may have moved it away meanwhile. Then the lock is on a file that nobody else will find.
       var (mine, present) = (stat(), stat())
       if fstat(file, &mine) == 0, lstat(partPath, &present) == 0, mine.st_ino == present.st_ino, mine.st_dev == present.st_dev {
         state.partFile = file

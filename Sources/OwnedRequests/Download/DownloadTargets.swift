@@ -1,7 +1,7 @@
 import Foundation
 
-/// The places that downloads of this process write to, each held by one of them: the target, and the files beside it that become the
-/// target. A download to one of those would be taken for the other's content.
+/// The places that downloads of this process write to, each held by one of them. They are the target, and the files beside it that become
+/// the target. A download to one of those would be taken for the other's content.
 final class DownloadTargets: Sendable {
   /// Given up with the last reference to it.
   final class Reservation: Sendable {

@@ -2,8 +2,8 @@ import Foundation
 
 /// Calls once after a while, on a queue of its own, unless it is cancelled or let go before. The closure is released then.
 ///
-/// Ours instead of `URLSession`'s, which cuts to seconds; and not a source of Dispatch's each, because nearly all are limits of time that
-/// are never reached, and to activate and to cancel a source wakes a thread.
+/// Ours instead of `URLSession`'s, which cuts to seconds. Nearly all are limits of time that are never reached. So they share a line
+/// instead of a source of Dispatch's each: to activate and to cancel a source wakes a thread.
 final class OneShotTimer: Sendable {
   private let place: TimerLine.Place
   private let line: TimerLine

@@ -1,23 +1,23 @@
 #if canImport(FoundationNetworking)
   import Foundation
 
-  /// The delegate queue of a session: runs what the session hands over, one piece after the other, and sees to it that a session that is
-  /// flooded neither fills memory nor keeps others from their turn.
+  /// The delegate queue of a session: runs what the session hands over, one piece after the other. It sees to it that a flooded session
+  /// neither fills memory nor keeps others from their turn.
   ///
-  /// On Linux, `URLSession` hands over bytes as fast as they come, and all sessions of a process do their work on one thread at a time.
+  /// On Linux, `URLSession` hands over bytes as fast as they come. All sessions of a process do their work on one thread at a time.
   ///
   /// Without a limit, pieces run at once, on the session's thread, which saves a change of threads for each. Nothing that waits for the
   /// session may happen there. What does, an end that makes room for the next request, goes to the line (`addLast`).
   ///
   /// Protocol with a limit, all under `condition`:
-  /// - `pieces` counts what was added and has not run. With as many as the limit, the session's sockets pause until half of them have
-  ///   run. libcurl hands over what it has begun to read: a hundred pieces at most. Nobody waits.
-  /// - Where they can't pause, who adds waits for room; while the disk stalls for a `slice` only, so that others go on.
-  /// - While there is no room it is looked every `patience` whether a piece has run. If none has, the disk stalls; `whenStalled` is called
+  /// - `pieces` counts what was added and has not run. With as many as the limit, the session's sockets pause until half of them have run.
+  ///   What libcurl has begun to read still comes: a hundred pieces at most. Nobody waits.
+  /// - Where they can't pause, whoever adds waits for room. While the disk stalls it waits for a `slice` only, so that others go on.
+  /// - While there is no room it is looked every `patience` whether a piece has run. If none has, the disk stalls. `whenStalled` is called
   ///   once for each stall, outside the lock. A piece that has run ends the stall.
-  /// - Once the session is to stop (`discard`), nothing more is taken: what comes is run at once, on the thread that adds it, and
+  /// - Once the session is to stop (`discard`), nothing more is taken. What comes is run at once, on the thread that adds it, and
   ///   `isDiscarding` says so there.
-  /// - A flooded session hears of a cancellation when its sockets pause: they do for a `moment`, again and again, while it discards, or
+  /// - A flooded session hears of a cancellation when its sockets pause. They do for a `moment`, again and again, while it discards, or
   ///   while a cancellation has not been heard of for longer than that.
   final class DelegateQueue: OperationQueue, SessionBacklog, @unchecked Sendable {  // guarded by `condition`, or constant
     /// A piece has 16 kB at most, as libcurl hands them over.

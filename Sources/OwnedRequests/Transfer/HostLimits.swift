@@ -8,7 +8,7 @@ import Foundation
 /// - Grants run after the lock is let go, once each: they begin requests of others, and may take long.
 /// - Who ends by itself, or has just entered, runs them at once: no request is held up by a change of threads.
 /// - Who is told to stop, or changes a setting, is somebody's call. Grants run on `turns` then, in their order.
-/// - A ticket that is over, or was raised to another level, stays in its line until it is reached or half of the line is such.
+/// - A ticket that is over, or was raised to another level, stays in its line. It goes when it is reached or half of the line is such.
 /// - `level` only becomes more urgent. So a ticket is never twice in the line of one level.
 final class HostLimits: Sendable {
   /// A turn, or the wait for one. Whoever asked for it has to `release()` it, whatever has become of it.
@@ -145,7 +145,7 @@ final class HostLimits: Sendable {
     for grant in grants { grant() }
   }
 
-  /// Grants nothing while the body runs: it takes away many who wait, and who have turns.
+  /// Grants nothing while the body runs. The body takes away many who wait, and many who have turns.
   func withoutGrants(_ body: () -> Void) {
     state.withLock { $0.pauses += 1 }
     body()

@@ -8,7 +8,7 @@ import Foundation
 struct Outgoing: Sendable {
   var urlRequest: URLRequest
   var body: RequestBody
-  /// Of an answer that is stored. The request has them where they hold.
+  /// The validators of an answer that is stored. The request has them where they hold.
   var validators: Validators?
 
   /// Whether the request says who asks. Its answer is for nobody else.
@@ -62,8 +62,8 @@ enum Redirects {
 
   /// The next request; nil if the answer is no redirect, or leads to something that is not HTTP.
   ///
-  /// 303 makes a GET of everything but HEAD, and 301 and 302 of POST, as browsers do; 307 and 308 keep method and body. A change of
-  /// scheme, host or port drops credentials, and a `Host` that was set.
+  /// 303 makes a GET of everything but HEAD, and 301 and 302 of POST, as browsers do. 307 and 308 keep method and body. A change of scheme,
+  /// host or port drops credentials, and a `Host` that was set.
   static func next(after outgoing: Outgoing, _ head: ResponseHead) -> Outgoing? {
     guard [301, 302, 303, 307, 308].contains(head.status), let location = head.headers["Location"],
       let current = outgoing.urlRequest.url, let url = URL(string: location, relativeTo: current)?.absoluteURL,

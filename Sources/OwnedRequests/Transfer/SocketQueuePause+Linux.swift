@@ -5,7 +5,7 @@
   /// sessions of the process get their turn.
   ///
   /// Why: all sessions' queues end in one serial queue (swift-corelibs-foundation, Swift 6.3). A session whose bytes come faster than it
-  /// reads them asks libcurl for more from within its own queue, again and again, and Dispatch stays with a queue that has work. So one
+  /// reads them asks libcurl for more from within its own queue, again and again. And Dispatch stays with a queue that has work. So one
   /// session keeps the thread for seconds, and not even the cancellation of its own task gets through. Dispatch leaves a suspended queue
   /// when the work under way is done. The session's other queues, which begin and cancel tasks, are not suspended.
   final class SocketQueuePause: Sendable {

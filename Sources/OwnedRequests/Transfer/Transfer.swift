@@ -18,7 +18,7 @@ struct Exchange: Sendable {
 protocol TransferSubscriber: AnyObject, Sendable {
   /// False once it is about to unsubscribe: nothing is sent for it any more. Any thread, outside locks.
   var isWanted: Bool { get }
-  /// Of other answers the beginning will do. Constant: read under the transfer's lock.
+  /// Which answers are wanted whole. Of others the beginning will do. Constant: read under the transfer's lock.
   var acceptedStatus: Range<Int> { get }
   /// The host's limit has let the transfer begin; or go on, after a redirect.
   func transferDidBegin(attempt: Int)
@@ -46,7 +46,7 @@ protocol SessionSource: AnyObject, Sendable {
   func giveBack(_ session: TransferSession)
 }
 
-/// Of one that all share.
+/// A source of one session, which all share.
 extension TransferSession: SessionSource {
   func take() -> TransferSession { self }
   func giveBack(_ session: TransferSession) {}
@@ -191,7 +191,7 @@ final class Transfer: Sendable {
     ticket.enter()
   }
 
-  /// Whether somebody still wants it. Otherwise it is over now: an owner's requests are told of its end one after the other, and must not
+  /// Whether somebody still wants it. Otherwise it is over now. An owner's requests are told of its end one after the other, and must not
   /// begin because one before them has made room.
   private func isWanted() -> Bool {
     var asked: Set<Int> = []

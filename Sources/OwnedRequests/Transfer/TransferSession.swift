@@ -30,7 +30,7 @@ protocol SessionBacklog: AnyObject, Sendable {
 /// - So whoever cancels closes the task, has a download's session discard what comes, and goes. Neither waits.
 /// - The session hears of it on the queue `cancellations`, one task after the other: one thread, however many they are.
 ///
-/// What `URLSession` would do beyond moving bytes is turned off: redirects, the cache, limits of time and of connections are ours; so are,
+/// What `URLSession` would do beyond moving bytes is turned off: redirects, the cache, limits of time and of connections are ours. So are,
 /// on Linux, the cookies that answers bring. To send them along stays the session's.
 final class TransferSession: Sendable {
   private let session: URLSession

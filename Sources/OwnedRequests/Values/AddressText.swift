@@ -9,8 +9,8 @@ package enum AddressText {
   /// The address without user and password, as it may be kept in a log.
   package static func shown(_ url: URL) -> String { shown(url.absoluteString) }
 
-  /// A text that was given as an address, without what may be user and password. Of one that is none, all before the last `@` is hidden:
-  /// a password that was not escaped may contain anything.
+  /// A text that was given as an address, without what may be user and password. In a text that is no address, all before the last `@` is
+  /// hidden: a password that was not escaped may contain anything.
   package static func shown(_ text: String) -> String {
     let start = endOfScheme(of: text)
     let isWhole = URLComponents(string: text).map { $0.scheme != nil && $0.host?.isEmpty == false } ?? false
@@ -59,8 +59,8 @@ package enum AddressText {
 
   // MARK: What was meant
 
-  /// What was likely meant by a text that is no address of HTTP's, such as `; did you mean http://example.com?` for `htp:/example.com`;
-  /// empty if there is no telling.
+  /// What was likely meant by a text that is no address of HTTP's. For `htp:/example.com` it is `; did you mean http://example.com?`. Empty
+  /// if there is no telling.
   package static func hint(for text: String) -> String {
     guard let meant = meant(by: text.trimmingCharacters(in: .whitespacesAndNewlines)), meant != text else { return "" }
     return "; did you mean \(shown(meant))?"
@@ -74,7 +74,7 @@ package enum AddressText {
     let rest = text[separators.endIndex...]
     let hasScheme = separators.contains { $0 == ":" || $0 == ";" } || separators.count > 1
     if hasScheme, !word.isEmpty, let scheme = scheme(like: word.lowercased()) { return whole("\(scheme)://\(rest)") }
-    // Another scheme is no slip of the fingers; a name and a port look like one.
+    // Another scheme is no slip of the fingers. A name and a port look like one.
     if separators.contains(":"), separators.count > 1, !word.isEmpty { return nil }
     let address = word.isEmpty ? rest : text[...]
     let authority = address.prefix { !isEndOfAuthority($0) }

@@ -1,7 +1,7 @@
 import Foundation
 
-/// What a request carries. The method decides where it goes: a form into the query for GET, HEAD and DELETE, else into the body;
-/// everything else is a body, which GET and HEAD refuse.
+/// What a request carries. The method decides where it goes. A form goes into the query for GET, HEAD and DELETE, else into the body.
+/// Everything else is a body, which GET and HEAD refuse.
 public struct Parameters: Sendable {
   enum Kind: Sendable {
     case form([String: ParameterValue])

@@ -50,8 +50,8 @@ public struct Request: Sendable {
     self.headers = headers
   }
 
-  /// How long the whole request may take, retries and the waits between them included, from the moment in which its host's limit lets it be
-  /// sent. By default 60 s.
+  /// How long the whole request may take, retries and the waits between them included. It counts from the moment in which its host's limit
+  /// lets it be sent. By default 60 s.
   ///
   /// Downloads, and uploads of files, have no such limit unless this is set. They fail when no byte has moved for 60 s.
   public var timeout: Duration {
@@ -64,11 +64,11 @@ public struct Request: Sendable {
   /// Whether a failure is met with another attempt.
   public var retry: RetryPolicy = .none
   /// The answers that are no failure. By default 200 to 299. With `100..<600` every answer is a ``Response``, whose status and headers tell
-  /// what the server thinks of the request; none is sent again then because of its status.
+  /// what the server thinks of the request. None is sent again then because of its status.
   public var acceptedStatus: Range<Int> = 200..<300
 
   /// Whether equal requests that are under way share one transfer, whoever asks. True by default for GET and HEAD without credentials
-  /// (`Authorization`, cookies, a user in the URL); set it to share those, too, with the same credentials. Other methods never share.
+  /// (`Authorization`, cookies, a user in the URL). Set it to share those, too, with the same credentials. Other methods never share.
   public var coalesces: Bool {
     get { coalescesIfSet ?? (method == .get || method == .head) }
     set { coalescesIfSet = newValue }

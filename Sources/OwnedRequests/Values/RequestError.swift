@@ -31,7 +31,7 @@ public enum RequestError: Error, Sendable {
   /// The answer is not what the decoder expects. The body is the answer, up to ``RequestError/bodyLimit`` bytes; for status and
   /// headers see ``RequestOperation/head``.
   case decoding(any Error, body: Data)
-  /// A file could not be read or written; or, of a download, the disk did not answer for so long as no byte may come.
+  /// A file could not be read or written. Or, in a download, the disk did not answer for the longest time that may pass without a byte.
   case fileSystem(any Error)
   /// The request was cancelled.
   case cancelled(CancellationReason)
@@ -40,8 +40,8 @@ public enum RequestError: Error, Sendable {
   /// What was downloaded is not what was expected: its length, its checksum, or the part of it that the server sent.
   case unexpectedContent(String)
 
-  /// How many bytes of an answer an error keeps: one mebibyte. What a server sends beyond that with a status that nobody accepts is not
-  /// waited for: the request is over, and its connection is closed.
+  /// How many bytes of an answer an error keeps: one mebibyte. If nobody accepts the status, what the server sends beyond that is not
+  /// waited for. The request is over then, and its connection is closed.
   public static let bodyLimit = 1 << 20
 
   /// So much of a body as an error keeps, without what holds the rest in memory.

@@ -1,4 +1,4 @@
-/// Why a request did not bring what was asked for, with all that the server said: status, headers and URL in ``head``, the body in
+/// Why a request did not bring what was asked for, with all that the server said. Status, headers and URL are in ``head``, the body in
 /// ``error``.
 ///
 /// ```swift

@@ -72,11 +72,11 @@ extension Response: CustomReflectable {
 
 /// How far a transfer has come, in bytes.
 public struct TransferProgress: Sendable, Hashable {
-  /// Of the request's body, so far.
+  /// How many bytes of the request's body have been sent so far.
   public var bytesSent: Int64 = 0
   /// Nil if it is not known.
   public var bytesToSend: Int64?
-  /// Of the answer's body, so far.
+  /// How many bytes of the answer's body have come so far.
   public var bytesReceived: Int64 = 0
   /// Nil while, or if, the server has not said it.
   public var bytesToReceive: Int64?

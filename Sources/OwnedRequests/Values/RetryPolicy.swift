@@ -6,10 +6,10 @@ import Foundation
 
 /// Whether, and when, a request that failed is sent again.
 ///
-/// Only methods that may be repeated are (GET, HEAD, PUT, DELETE, OPTIONS), after errors of the transport and after the answers 408, 429
-/// and 5xx. A `Retry-After` of the server's is waited for; where that is longer than the request has time, it fails at once with what
-/// the server said. What has no limit of time (downloads, and uploads of files) waits for 60 s at most, or the policy's `cap` if that is
-/// longer.
+/// Only methods that may be repeated are: GET, HEAD, PUT, DELETE, OPTIONS. They are repeated after errors of the transport and after the
+/// answers 408, 429 and 5xx. A `Retry-After` of the server's is waited for. Where that is longer than the request has time, the request
+/// fails at once with what the server said. What has no limit of time (downloads, and uploads of files) waits for 60 s at most, or the
+/// policy's `cap` if that is longer.
 public enum RetryPolicy: Sendable, Hashable {
   /// Once is enough.
   case none

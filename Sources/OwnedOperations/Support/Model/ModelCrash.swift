@@ -1,7 +1,7 @@
 #if OWNED_OPERATIONS_MODEL
   import Glibc
 
-  /// A crash of a thread of a run fails the run, as anything else does that is found: it is told with the run's decisions, and can be
+  /// A crash of a thread of a run fails the run, as anything else does that is found. It is told with the run's decisions, and can be
   /// repeated with a trace. The thread stays where it is.
   ///
   /// What crashes elsewhere, or by a signal that isn't caught, ends the process.

@@ -20,7 +20,7 @@
 
     init(_ name: String) { self.name = name }
 
-    /// Of the environment.
+    /// A number from the environment.
     static func setting(_ name: String) -> Int? { ProcessInfo.processInfo.environment[name].flatMap { Int($0) } }
 
     struct Report: CustomStringConvertible {
@@ -99,7 +99,7 @@
       let depth = Self.setting("MODEL_DEPTH") ?? 4
       var report = Report(name: "\(name), random, depth \(depth)")
       let only = Self.setting("MODEL_SEED").map { UInt64($0) }
-      // Of each run the same, so that the seed says all.
+      // The same for each run, so that the seed says all.
       let steps = run(ExhaustiveStrategy(mostPreemptions: 0), isTraced: false, scenario).stepCount
       report.mostSteps = steps
       let start = Uptime.now

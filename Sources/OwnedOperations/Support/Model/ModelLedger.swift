@@ -1,5 +1,5 @@
 /// Keeps book of what lies in numbered places and is to be taken out once. Who takes something a second time fails the run: a work item
-/// that two have begun, or that one has begun and another has taken away.
+/// that two have begun, or that one has begun and another taken away.
 ///
 /// In any other build it takes no space and no time.
 struct ModelLedger: Sendable {

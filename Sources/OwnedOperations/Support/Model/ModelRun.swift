@@ -15,8 +15,8 @@
   ///   again.
   /// - A run is a list of decisions. The same decisions give the same run, as long as the code under test asks neither the clock nor
   ///   addresses.
-  /// - Time stands still while anybody can run. When nobody can, the wait with the earliest limit is over, and its limit is the time; in
-  ///   scenarios that allow it, or once their threads are.
+  /// - Time stands still while anybody can run. When nobody can, the wait with the earliest limit is over, and its limit is the time. That
+  ///   holds in scenarios that allow it, or once their threads are over.
   /// - Some scenarios allow so many early ends of such waits, too, each at any point: a timer that fires meets what it may meet.
   /// - A run that fails is given up: its threads stay where they are, for ever.
   ///

@@ -2,12 +2,12 @@
   /// Which schedules come to the same state.
   ///
   /// Two schedules that differ only in the order of steps that touch different objects, or that only read the same one, are the same run.
-  /// So a state is known by what has happened before what: each thread has a number for its past, which comes of all that it has done and
-  /// of what was done before to the objects that it touched. Two runs in which all threads have the same pasts, and stand at the same
+  /// So a state is known by what has happened before what. Each thread has a number for its past. It comes of all that the thread has done,
+  /// and of what was done before to the objects that it touched. Two runs in which all threads have the same pasts, and stand at the same
   /// places, go on alike.
   ///
   /// That supposes that threads hear of each other by nothing but objects. Where a scenario keeps book of what happens in plain variables,
-  /// it notes that (`ModelRun.note`). What the library does by counts of references passes a `ModelPoint` where it decides anything; else
+  /// it notes that (`ModelRun.note`). What the library does by counts of references passes a `ModelPoint` where it decides anything. Else
   /// it only shows in where a thread stands, and so that belongs to the state.
   extension ModelRun {
     /// How a point touches its object.
@@ -35,7 +35,7 @@
       thread.past = event
     }
 
-    /// Of a thread that is about to go on because of anything that others have done.
+    /// The pasts of all threads. They belong to the past of a thread that goes on because of anything that others have done.
     var allPasts: UInt64 { threads.reduce(0) { ModelHash.of($0, $1.past) } }
 
     /// The same for runs that go on in the same ways, given the same decisions. Others share it by a chance of one in 2^64 for each two.

@@ -58,7 +58,7 @@
 
   /// All schedules with at most so many preemptions, depth first.
   ///
-  /// If it reduces, it goes on from no state a second time, unless with more preemptions left: schedules that differ only in the order of
+  /// If it reduces, it goes on from no state a second time, unless with more preemptions left. Schedules that differ only in the order of
   /// what is independent come to the same state, and one of them stands for all.
   final class ExhaustiveStrategy: ModelStrategy {
     private struct Decision {

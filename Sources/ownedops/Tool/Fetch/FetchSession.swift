@@ -4,7 +4,7 @@ import OwnedRequests
 
 /// One run of downloads. Every host is an owner; all of them end with the root.
 ///
-/// Of each host so many operations are made as keep it busy, and the next when one is over: a list may be long.
+/// A list may be long. So for each host only as many operations are made as keep it busy, and the next when one is over.
 ///
 /// Protocol of an item: waiting ──▶ under way ──▶ over, or at once over. `over` is written once, by the task that waits for the item.
 final class FetchSession: Sendable {

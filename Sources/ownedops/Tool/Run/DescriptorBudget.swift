@@ -1,7 +1,7 @@
 import Foundation
 import OwnedOperations
 
-/// Lets no more jobs run at a time than there are descriptors for: each needs one for its pipe, one for its output when that grows, and one
+/// Lets no more jobs run at a time than there are descriptors for. Each needs one for its pipe, one for its output when that grows, and one
 /// for its log. Output that waits in a file to be printed keeps its descriptor, and there is room for one job fewer.
 final class DescriptorBudget: Sendable {
   /// For standard descriptors, pictures, the guard, the pump, what the system's libraries use, and commands being started.

@@ -7,7 +7,7 @@ import Foundation
 ///   of the machine. Nobody overtakes the first in a line.
 /// - Who is let in has its share until it is given back, once.
 /// - One that wants more than there is gets all there is, and so runs alone.
-/// - A load above the limit lets nobody in while anybody runs; it is to be looked at again after a while.
+/// - A load above the limit lets nobody in while anybody runs. It is to be looked at again after a while.
 struct JobAdmission {
   struct Share: Equatable, Sendable {
     var processors: Int
@@ -45,7 +45,7 @@ struct JobAdmission {
     left = all
   }
 
-  /// Of the last minute, as the system counts it; 0 where it does not tell.
+  /// The load of the last minute, as the system counts it; 0 where it does not tell.
   static var currentLoad: Double {
     var load = 0.0
     return getloadavg(&load, 1) == 1 ? load : 0

@@ -1,9 +1,9 @@
 import Foundation
 
-/// What one job puts out, as it comes: in memory while it is little, then in a file without a name; and in its log.
+/// What one job puts out, as it comes. It is in memory while it is little, then in a file without a name, and in the job's log.
 ///
 /// Rules:
-/// - The pump adds while a command runs; the job asks between its commands; the printer reads when all have ended.
+/// - The pump adds while a command runs. The job asks between its commands. The printer reads when all have ended.
 /// - What can't be kept is remembered as ``failure``, and nothing is added after it.
 /// - `printed` is the printer's: no other thread looks at it while there may be more.
 final class JobOutput: Sendable {

@@ -1,12 +1,12 @@
 import Foundation
 
-/// Prints what jobs have put out, each in one piece and in the order of their ends, on a thread of its own: a reader that does not read
+/// Prints what jobs have put out, each in one piece and in the order of their ends, on a thread of its own. So a reader that does not read
 /// stops the printing and not the jobs.
 final class OutputPrinter: Sendable {
   private struct Piece {
     let line: String
     let output: JobOutput?
-    /// Before each line of the output, which has been printed as it came; the rest comes before the piece's own line. Nil: all of it comes
+    /// Before each line of the output, which has been printed as it came. The rest comes before the piece's own line. Nil: all of it comes
     /// after that.
     var prefix: [UInt8]?
     /// There is more to come.

@@ -65,7 +65,7 @@ final class OwnerWatch: Sendable {
   ) -> Bool {
     func hasNoNumber() -> Bool { kill(process, 0) != 0 && errno == ESRCH }
     if hasNoNumber() { return true }
-    // Nothing is told of what has gone just now; or it can't be looked at: the system hides it, or has no descriptor to give.
+    // Nothing is told of a process that has gone just now. Or it can't be looked at: the system hides it, or has no descriptor to give.
     guard let fields = look(process) else { return hasNoNumber() }
     // Exited and not waited for; or another process with the number of the one that was meant.
     return fields.hasExited || birth != nil && birth != fields.birth

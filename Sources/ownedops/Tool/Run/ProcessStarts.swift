@@ -1,11 +1,11 @@
 import Foundation
 
-/// Starts commands where the system may have no process or no descriptor to give for the moment: who is refused waits until one of ours has
+/// Starts commands where the system may have no process or no descriptor to give for the moment. Who is refused waits until one of ours has
 /// ended, or for a while, and tries again. So fewer run at a time, and none fails for it.
 ///
 /// Rules:
-/// - While somebody waits, who comes waits behind it; only the first in the line tries.
-/// - After a refusal fewer than ran then may run, so that the tool's own threads find room; one more with every look.
+/// - While somebody waits, whoever comes waits behind it. Only the first in the line tries.
+/// - After a refusal fewer than ran then may run, so that the tool's own threads find room. With every look one more may.
 /// - A start fails for want of something only when none of ours has run for ``patience``.
 final class ProcessStarts: Sendable {
   private struct State {

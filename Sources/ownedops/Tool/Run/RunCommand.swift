@@ -147,7 +147,7 @@ enum RunCommand {
     for note in journal?.notes ?? [] { Console.shared.note("ownedops: \(note)") }
     let session = try RunSession(file, options, recorder: pictures.recorder, journal: journal, results: results)
     let interruption = Interruption { _, count in
-      // What is said comes first, of what still runs; but not on this thread: whoever reads it may be slow.
+      // The note comes first, since it says what still runs. It isn't written on this thread: whoever reads it may be slow.
       let note = count == 1 ? session.interruptionNote : nil
       DispatchQueue.global(qos: .userInitiated).async { session.interrupt(count) }
       if let note { DispatchQueue.global(qos: .userInitiated).async { Console.shared.note("ownedops: \(note)") } }

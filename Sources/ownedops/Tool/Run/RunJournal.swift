@@ -305,7 +305,7 @@ final class RunJournal: Sendable {
     let size = JournalFile.size(of: descriptor)
     let needed = Self.roomForAll + (state.running + 1) * Self.roomForOne
     guard size + needed > state.room else { return nil }
-    // Rather too much, so that it is seldom done; where there isn't so much, what is needed.
+    // Rather too much, so that it is seldom done. Where there isn't so much, what is needed.
     for count in [needed + 1 << 20, needed] {
       guard let error = JournalFile.reserve(count, of: descriptor) else {
         state.room = size + count

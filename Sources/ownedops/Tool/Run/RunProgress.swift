@@ -14,7 +14,7 @@ struct RunProgress: Equatable {
   let running: [Running]
 
   /// For example `[12/40] 1 failed, 3 running: link 63 s, test 2 s, +1`.
-  /// - Parameter width: in columns. Names that would go beyond it are counted instead, but for the beginning of the first; the line may
+  /// - Parameter width: in columns. Names that would go beyond it are counted instead, but for the beginning of the first. The line may
   ///   still be longer where not even numbers fit.
   func line(width: Int) -> String {
     var line = "[\(Shown.count(done))/\(Shown.count(total))]"

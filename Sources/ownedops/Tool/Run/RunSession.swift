@@ -4,10 +4,10 @@ import OwnedOperations
 /// One run of a graph, from the first owner to the last process.
 ///
 /// Rules:
-/// - A job has an operation from when it is let in until it has ended; of all others there are numbers only (``JobSchedule``).
+/// - A job has an operation from when it is let in until it has ended. Of all others there are numbers only (``JobSchedule``).
 /// - `turns` holds what is to be looked at. One thread at a time works it off, and whoever adds to it meanwhile leaves that to it.
-/// - The schedule is asked under the lock of `turns`, never the other way; both are held for a moment only.
-/// - The queue holds operations for as many commands as may run, and one that follows for each that is ending; all others wait in
+/// - The schedule is asked under the lock of `turns`, never the other way. Both are held for a moment only.
+/// - The queue holds operations for as many commands as may run, and one that follows for each that is ending. All others wait in
 ///   ``JobAdmission``.
 /// - What waits is cancelled before its owner ends, so that the owner's end is the reason.
 final class RunSession: Sendable {
@@ -157,7 +157,8 @@ final class RunSession: Sendable {
   }
 
   /// Blocks until all has been printed, this line last.
-  /// - Returns: false if nobody reads, and was not waited for: who has pressed Ctrl-C twice does not wait for a reader that may never come.
+  /// - Returns: false if nobody reads, and that was not waited for. Who has pressed Ctrl-C twice does not wait for a reader that may never
+  ///   come.
   func finishPrinting(with line: String) -> Bool {
     printer.print(line)
     if state.withLock({ $0.interruptions > 1 }) { printer.giveUp(after: Self.patienceWithReaders) }

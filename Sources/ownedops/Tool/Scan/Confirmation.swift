@@ -3,9 +3,9 @@ import Foundation
 /// Finds out which files of one size are the same, by reading them side by side, each byte of each once.
 ///
 /// Rules:
-/// - At most ``CandidateReader/mostAtOnce`` files are open; a class of files is divided as soon as pieces differ, and one that is alone is
+/// - At most ``CandidateReader/mostAtOnce`` files are open. A class of files is divided as soon as pieces differ, and one that is alone is
 ///   read no further.
-/// - Of more files, each is first hashed, so that few that differ are read again and again.
+/// - If there are more files, each is hashed first, so that few that differ are read again and again.
 /// - A file that can't be read any more is in no class.
 struct Confirmation {
   let reader: CandidateReader
@@ -54,7 +54,7 @@ struct Confirmation {
     return result
   }
 
-  /// Any number: some at a time, side by side with one of each class that there is; that is one, unless hashes collide.
+  /// Any number: some at a time, side by side with one of each class that there is. There is one class, unless hashes collide.
   private func compare(_ places: [Int], _ range: Range<Int>) -> [[Int]]? {
     let most = CandidateReader.mostAtOnce / 2
     var classes: [[Int]] = []
@@ -138,7 +138,7 @@ struct Confirmation {
 /// Large files of one size, which several jobs compare at a time, each a part of all of them.
 ///
 /// Rules:
-/// - `classes` holds files that have been equal in all parts that have been compared; each part divides them further.
+/// - `classes` holds files that have been equal in all parts that have been compared. Each part divides them further.
 /// - A part compares what is in one class when it begins.
 /// - A file that can't be read is told of once, and is in no class from then on.
 final class PartedConfirmation: Sendable {

@@ -6,21 +6,21 @@ import Synchronization
 ///
 /// The end of the owners leaves a stamp, taken when the call that ends them has returned. A body that begins after it is *late*. That alone
 /// breaks no promise: its start may have been decided before the end and have been on its way to the body. A body can't know when that was,
-/// and the queue that is being examined isn't asked. What is known is how many such starts there can have been. From the decision until
-/// its body has returned a job takes one of the engine's places, of which there are as many as jobs may run at a time; and a place in which
-/// a body was running at the stamp had no start under way. So
+/// and the queue that is being examined isn't asked. What is known is how many such starts there can have been. From the decision until its
+/// body has returned a job takes one of the engine's places. There are as many of these as jobs may run at a time. A place in which a body
+/// was running at the stamp had no start under way. So
 ///
 ///     under way at the end <= places - bodies running at the stamp
 ///
-/// and every late body beyond that number began after the end, for certain. It is never more than the number of places: of the jobs that a
-/// queue starts too late, only so few can pass for under way, and they are shown as such. In the midst of a scan, with every place at work,
+/// and every late body beyond that number began after the end, for certain. It is never more than the number of places. Only so few of the
+/// jobs that a queue starts too late can pass for under way, and they are shown as such. In the midst of a scan, with every place at work,
 /// it is 0.
 ///
 /// Bodies running at the stamp: those begun in time, counted before the stamp is taken, less those of them that have returned, counted
-/// after. A body first looks for the stamp, and only if there is none is it counted as begun in time; so no body is late and running both.
-/// What happens between the two counts makes running bodies seem fewer, and the allowance greater, never the other way. What begins after
-/// the stamp is taken and before it is there for all to see, a few instructions later, passes for begun in time. All of these are
-/// sequentially consistent.
+/// after. A body first looks for the stamp, and only if there is none is it counted as begun in time. So no body is late and running both.
+/// What happens between the two counts makes running bodies seem fewer, and the allowance greater, never the other way. The stamp is there
+/// for all to see a few instructions after it is taken. What begins in between passes for begun in time. All of these are sequentially
+/// consistent.
 final class JobMeter: Sendable {
   private let submittedCount = Atomic<Int>(0)
   private let inTimeCount = Atomic<Int>(0)

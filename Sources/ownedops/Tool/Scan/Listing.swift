@@ -78,8 +78,8 @@ struct Listing {
     name.withUnsafeBytes { addFile($0, status, to: node, &contents, &tally) }
   }
 
-  /// Whether the directory is this listing's business: not one that another root stands for, that has been listed already under another
-  /// name (a bind mount), or that is on another device.
+  /// Whether the directory is this listing's business. It is not if another root stands for it, it is listed already under another name (a
+  /// bind mount), or it is on another device.
   private func enter(_ node: DirectoryNode, _ status: stat) -> Bool {
     let identity = FileIdentity(status)
     if node.isRoot {
@@ -159,7 +159,7 @@ struct Listing {
   }
 }
 
-/// A shell pattern. Without a slash it is held against names, with one against paths below the root; with one at the end it is for
+/// A shell pattern. Without a slash it is held against names, with one against paths below the root. With a slash at the end it is for
 /// directories alone.
 struct Exclusion: Sendable {
   private let pattern: [UInt8]

@@ -4,7 +4,7 @@ import Foundation
 ///
 /// Rules:
 /// - Every directory whose depth is a multiple of ``spacing`` is a landing. Some landings, those used last, are kept open.
-/// - Others are opened from the nearest landing above; it is opened from the one above it, if it is not open.
+/// - Others are opened from the nearest landing above. If that is not open, it is opened from the one above it.
 /// - A landing that is in use stays open until its user has done, kept or not.
 final class OpenDirectories: Sendable {
   /// A descriptor, closed with the last reference.

@@ -54,7 +54,7 @@ final class OwnedEngine: ScanEngine {
 final class FoundationEngine: ScanEngine {
   private let queue = OperationQueue()
   private let root: OwnerLifetime
-  /// Foundation's operations refer to their dependents without keeping them, and on Linux an operation that finishes while others are being
+  /// Foundation's operations refer to their dependents without keeping them. On Linux an operation that finishes while others are being
   /// cancelled looks at dependents that have been freed. So they are kept for as long as the engine is there.
   private let kept = Guarded<[BlockOperation]>([])
   let workers: Int

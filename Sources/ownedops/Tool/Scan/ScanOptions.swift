@@ -10,7 +10,7 @@ struct ScanOptions: Sendable {
   var budget: Duration?
   var listing = Listing.Settings()
   var engine = EngineName.owned
-  /// Of files that are compared, in bytes.
+  /// The sizes of files that are compared, in bytes.
   var sizes = 1...Int.max
   var mostGroups = Int.max
   var workers = max(1, ProcessInfo.processInfo.activeProcessorCount)

@@ -164,7 +164,7 @@ struct ScanResult {
       let endedBy: String?
     }
 
-    /// Of this form: raised when something is renamed, removed or means something else, not when something is added.
+    /// The version of this form. It is raised when something is renamed, removed or means something else, not when something is added.
     let version: Int
     let groups: [Group]
     let emptyFiles: [Name]?

@@ -5,9 +5,13 @@ import Synchronization
 /// One scan, from the first listing to the last summary.
 ///
 /// First every directory is listed: a job lists some, and makes the jobs of those below that it has not come to. Then files of equal size
-/// are known, and one graph follows: fingerprints, biggest files first; for each size, or a few, after their fingerprints, the comparison,
-/// which for large files comes after several jobs that compare a part of each; for each root and what is right below it, after their
-/// files', the summary. A job belongs to the nearest directory that holds all that it looks at.
+/// are known, and one graph follows:
+/// - fingerprints, biggest files first
+/// - for each size, or a few, after their fingerprints, the comparison, which for large files comes after several jobs that compare a part
+///   of each
+/// - for each root and what is right below it, after their files', the summary.
+///
+/// A job belongs to the nearest directory that holds all that it looks at.
 final class ScanSession<Engine: ScanEngine>: Sendable {
   private let engine: Engine
   private let options: ScanOptions

@@ -1,7 +1,8 @@
 #if !canImport(Darwin)
   import Foundation
 
-  /// The C library's calls that differ between platforms, or that its headers hide from Swift; these are looked up by their names.
+  /// The C library's calls that differ between platforms, or that its headers hide from Swift. The hidden ones are looked up by their
+  /// names.
   enum System {
     // MARK: Descriptors
 
@@ -152,7 +153,7 @@
 
     /// From now on orphans of our children are ours.
     static func adoptOrphans() {
-      // Swift imports no variadic functions, and this is one; its arguments are passed as those of any other.
+      // Swift imports no variadic functions, and this is one. Its arguments are passed as those of any other.
       typealias ProcessControl = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
       guard let symbol = dlsym(nil, "prctl") else { return }
       let setChildSubreaper: Int32 = 36

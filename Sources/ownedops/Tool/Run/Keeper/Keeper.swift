@@ -1,6 +1,6 @@
 import Foundation
 
-/// The keeper: a process that is the parent of all commands of a run with a journal, so that no exit is lost with the runner.
+/// The keeper: a process that is the parent of all commands of a run with a journal. So no exit is lost with the runner.
 ///
 /// Who does what:
 /// - The runner decides what is started when, retries, times out, ends owners, and shows output.
@@ -356,7 +356,7 @@ struct Keeper {
 
   // MARK: Ends
 
-  /// What was asked to end is made to when its time is over; groups are looked at whether they are gone.
+  /// What was asked to end is made to when its time is over. Groups are looked at whether they are gone.
   private mutating func heedDeadlines() {
     let now = ContinuousClock.now
     for (id, job) in jobs {

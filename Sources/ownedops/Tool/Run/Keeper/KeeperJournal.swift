@@ -1,12 +1,13 @@
 /// A keeper's part of the journal: what it writes there, and whether it may.
 ///
 /// Rules:
-/// - It writes as long as the lease is its run's, or that of a runner of this machine: that one waits until the keeper has gone.
-/// - When the lease is anybody else's, or has gone, the journal is lost: nothing is written or synchronized any more, and the lease is left
+/// - It writes as long as the lease is its run's. It also writes while the lease is that of a runner of this machine: that one waits until
+///   the keeper has gone.
+/// - When the lease is anybody else's, or has gone, the journal is lost. Nothing is written or synchronized any more, and the lease is left
 ///   alone.
 /// - A lease that can't be looked at is no proof of that.
-/// - The lease is looked at before a line whenever nobody is known to have spoken for so long that somebody else may: after having been
-///   stopped, or asleep together with the machine. Without a runner every ``JournalLease/interval``, too.
+/// - The lease is looked at before a line whenever nobody is known to have spoken for so long that somebody else may. That is so after
+///   having been stopped, or asleep together with the machine. Without a runner every ``JournalLease/interval``, too.
 /// - A line that can't be written is kept, and so are those after it. They are tried again every second, and at the end.
 /// - `fsync` is the runner's, once a second; without a runner the keeper's. At its end the keeper does it in any case.
 struct KeeperJournal {
@@ -19,7 +20,7 @@ struct KeeperJournal {
   private var nextLook = ContinuousClock.now
   /// Nil: nothing is to be synchronized, or a runner does it.
   private var nextSync: ContinuousClock.Instant?
-  /// Of the wall clock: when the holder of the lease is known to have spoken.
+  /// When the holder of the lease is known to have spoken, by the wall clock.
   private var heartbeat: Double
   /// Without a runner the keeper speaks for it.
   private var standsIn = false

@@ -3,7 +3,7 @@ import Foundation
 /// Runs commands as children of a keeper. See ``Keeper`` for who does what.
 ///
 /// Rules:
-/// - Requests are written by any thread, one at a time; replies are read by one thread, which writes and waits for nothing.
+/// - Requests are written by any thread, one at a time. Replies are read by one thread, which writes and waits for nothing.
 /// - Each started command is told once: of its start or refusal, then of its end.
 /// - When the replies end before the last one, the keeper was killed: all that is under way ends as unknown, nothing starts any more.
 final class KeptCommandHost: CommandHost {

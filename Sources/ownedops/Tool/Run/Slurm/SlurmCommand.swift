@@ -73,7 +73,7 @@ enum SlurmCommand {
     }
   }
 
-  /// Of a cluster that can be asked what has become of jobs, before there are any.
+  /// The cluster's limits. Before there are any jobs, makes sure that the cluster can be asked what has become of them.
   static func limits() throws(UsageError) -> SlurmLimits {
     let limits = SlurmLimits(try answer(to: ["scontrol", "show", "config"]))
     _ = try answer(to: SlurmRow.words)
@@ -161,7 +161,7 @@ extension SlurmSession {
 }
 
 extension SlurmSession.Past {
-  /// - Parameter run: the identifier of its first runner, for who goes on with it: what has ended since then, and not well, is left alone.
+  /// - Parameter run: the identifier of its first runner, for who goes on with it. What has ended since then, and not well, is left alone.
   init(_ file: RunFile, _ files: SlurmFiles, _ journal: Journal, of run: String? = nil) {
     let all = files.readSubmissions()
     nextSubmission = all.values.map(\.next).max() ?? 0

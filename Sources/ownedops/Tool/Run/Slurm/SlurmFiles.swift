@@ -87,7 +87,7 @@ struct SlurmFiles: Sendable {
     return nil
   }
 
-  /// Asked through the directory, opened anew: over NFS that has the node ask the server whether the directory has changed, and forget what
+  /// Asked through the directory, opened anew. Over NFS that has the node ask the server whether the directory has changed, and forget what
   /// it knows not to be there. By the path alone it may go on to know that for half a minute.
   func hasEnded(_ name: String) -> Bool {
     let directory = open(root + "/ended", O_RDONLY | O_DIRECTORY | O_CLOEXEC)

@@ -1,5 +1,5 @@
-/// Which jobs wait in Slurm for more than their turn, and nothing else says so: those that somebody holds, until they are let go; and those
-/// that the cluster can't run as they are, until somebody changes the one or the other.
+/// Which jobs wait in Slurm for more than their turn, and nothing else says so. Some are held by somebody, until they are let go. Others
+/// can't be run by the cluster as they are, until somebody changes the one or the other.
 struct SlurmHeldJobs {
   private var known: Set<String> = []
   private var knownObstacles: Set<String> = []

@@ -93,7 +93,7 @@ enum SlurmPrograms {
 
   /// Blocks until it has answered.
   static func run(_ words: [String]) -> Answer {
-    // Not on a disk, which may be full: of an answer that was cut off nobody would know, and jobs that it does not name would be lost.
+    // Not on a disk, which may be full. Nobody would notice that an answer was cut off, and jobs that it does not name would be lost.
     let output = System.openMemory() ?? TemporaryFile.open()
     guard output >= 0 else {
       let isShortage = [EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT].contains(errno)

@@ -30,7 +30,7 @@ struct SlurmRequest: Hashable, Sendable {
   }
 
   private static let step = 1000
-  /// The wrapper's limit is the job's; Slurm's stands behind it, for a wrapper that does nothing any more. Before the command it may wait.
+  /// The wrapper's limit is the job's. Slurm's stands behind it, for a wrapper that does nothing any more. Before the command it may wait.
   private static let margin = SlurmWrapper.patience + .seconds(30)
 
   private static func minutes(_ time: Duration) -> Int { max(1, Int((time.inSeconds / 60).rounded(.up))) }

@@ -18,7 +18,7 @@ struct SlurmRow: Equatable, Sendable {
   /// It waits until somebody lets it go.
   let isHeld: Bool
 
-  /// Why it waits, in Slurm's word, where that lies in what it asks for or in how the cluster is set up: it may wait for ever.
+  /// Why it waits, in Slurm's word, where that lies in what it asks for or in how the cluster is set up. It may wait for ever.
   let obstacle: String?
 
   /// As ``words`` ask for it.

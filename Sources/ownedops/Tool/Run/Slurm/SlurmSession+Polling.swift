@@ -115,7 +115,7 @@ extension SlurmSession {
 
   func status(of place: Int) -> SlurmStatus? { SlurmStatus(path: files.status(courses[place].submission, courses[place].index)) }
 
-  /// A task of an array that is cancelled while it waits is as if it had never been; all else that has ended is known for a while.
+  /// A task of an array that is cancelled while it waits is as if it had never been. All else that has ended is known for a while.
   private func isDropped(_ place: Int) -> Bool {
     guard !courses[place].isDropped else { return true }
     guard let seenAt = courses[place].seenAt, ContinuousClock.now - seenAt < limits.memory / 2 else { return false }
@@ -233,8 +233,8 @@ extension SlurmSession {
   private static let mostLostNodes = 3
 
   private func lookAtLostNode(_ place: Int, _ row: SlurmRow?) {
-    // It had come to its end before. Any other end may be due to Slurm's signal, which a node that can still be reached gets, and which
-    // commands answer in their own ways.
+    // It had come to its end before. Any other end may be due to Slurm's signal. A node that can still be reached gets it, and commands
+    // answer it in their own ways.
     if let status = status(of: place), status.course == .ended(.succeeded) {
       return finish(place, .succeeded, attempts: status.attempts, host: status.host)
     }

@@ -1,7 +1,7 @@
 import Foundation
 import OwnedOperations
 
-/// Jobs go to Slurm in topological order, as many as the window holds; equal ones as arrays.
+/// Jobs go to Slurm in topological order, as many as the window holds. Equal ones go as arrays.
 extension SlurmSession {
   func submit() {
     guard mustSubmit, interruptions == 0, awaySince == nil, journal.failure == nil, calls.count < Self.mostAtOnce else { return }
@@ -13,7 +13,7 @@ extension SlurmSession {
     var taken: [Int] = Array(repeating: 0, count: file.owners.count)
     var room = slurm.window - active.count
     guard room > 0 else { return }
-    // What has gone stays in the list until there is much of it: each time a look at all of it would take longer than sbatch.
+    // What has gone stays in the list until there is much of it. To look at all of it each time would take longer than sbatch.
     var passed = 0
     for place in unsubmitted {
       guard room > 0, limits.mostInArray > 1 || groups.count <= Self.mostAtOnce - calls.count else { break }

@@ -3,12 +3,12 @@ import OwnedOperations
 
 /// One run of a graph on a cluster, from the first submission until Slurm has nothing of it any more.
 ///
-/// Slurm places, starts, limits and kills; dependencies between jobs that are with it are its affair, too. What it does not know is here:
-/// owners and their ends, what a failure means for the rest, and how many jobs it is to be given.
+/// Slurm places, starts, limits and kills. Dependencies between jobs that are with it are its affair, too. Here is what Slurm does not
+/// know: owners and their ends, what a failure means for the rest, how many jobs it gets.
 ///
 /// Rules of the session:
 /// - All that is decided is decided on one thread, in ``run()``. Others post to the mailbox.
-/// - Before it handles what has come it looks whether the journal is still its own; if not, it touches nothing any more.
+/// - Before it handles what has come it looks whether the journal is still its own. If not, it touches nothing any more.
 /// - The run is over when all jobs have ended, nothing is `active`, and no call or answer is outstanding.
 ///
 /// Rules of a job:
@@ -31,7 +31,7 @@ import OwnedOperations
 ///
 /// Rules of a successor:
 /// - It takes over what the journal says is under way, by the last submission of each job.
-/// - Who attaches goes on with the same run: ends of owners, of jobs and of all, which are in `ended` or in the journal, hold.
+/// - Who attaches goes on with the same run. Ends of owners, of jobs and of all still hold: they are in `ended` or in the journal.
 /// - Who resumes makes another try: what was kept back by an end of the earlier one is submitted anew.
 final class SlurmSession {
   struct Course {
@@ -133,7 +133,7 @@ final class SlurmSession {
   var active: Set<Int> = []
   /// How many of these each owner has.
   var activeOfOwner: [Int]
-  /// Those that are not with Slurm and have not ended, among others, in the order in which they are submitted; and the place of each in
+  /// Those that are not with Slurm and have not ended, among others, in the order in which they are submitted. And the place of each in
   /// that order.
   var unsubmitted: [Int] = []
   var ranks: [Int] = []
@@ -408,7 +408,7 @@ final class SlurmSession {
     return "\(firstFailure) has failed"
   }
 
-  /// After a failure: what is ready does not begin; the rest will not when it gets ready, for which the wrappers look themselves.
+  /// After a failure what is ready does not begin. Nor will the rest when it gets ready: the wrappers look for that themselves.
   private func stopTheRest() {
     mark("failed")
     for place in courses.indices where courses[place].isReady && !schedule.hasEnded(place) {

@@ -1,7 +1,7 @@
 import Foundation
 
-/// What Slurm starts for a job: this program, in a mode of its own, on a node. It runs the job as the local engine does (arguments as they
-/// are, timeout, retries, what the command leaves behind), and writes down how it ended.
+/// What Slurm starts for a job: this program, in a mode of its own, on a node. It runs the job as the local engine does: arguments as they
+/// are, timeout, retries, what the command leaves behind. Then it writes down how it ended.
 ///
 /// Rules:
 /// - It touches nothing unless its task is of the run that submitted it.

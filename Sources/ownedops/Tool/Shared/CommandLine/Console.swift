@@ -9,7 +9,7 @@ final class Console: Sendable {
   private let outputError = Guarded<Int32?>(nil)
   private struct Progress {
     var isShown = false
-    /// Of standard output, where that is a terminal: no line is shown in the midst of it.
+    /// How many write to standard output, where that is a terminal. No progress line is shown in the midst of that.
     var writers = 0
   }
 

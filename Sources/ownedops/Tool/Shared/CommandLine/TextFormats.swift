@@ -97,8 +97,8 @@ enum Shown {
 }
 
 extension String {
-  /// The same text with nothing in it that a terminal obeys or that changes the order of what is read: `\n`, `\x1b`, `\u{202e}` in its
-  /// place.
+  /// The same text with nothing in it that a terminal obeys or that changes the order of what is read. In its place are `\n`, `\x1b`,
+  /// `\u{202e}`.
   var controlsEscaped: String {
     guard unicodeScalars.contains(where: \.isControl) else { return self }
     var result = ""

@@ -5,7 +5,7 @@
 struct JSONParser {
   static let deepest = 512
 
-  /// A list right in the document whose elements are handed on one after the other, and not kept: it may be much longer than what is made
+  /// A list right in the document whose elements are handed on one after the other, and not kept. It may be much longer than what is made
   /// of it. In the document it is empty.
   struct Stream {
     let key: String

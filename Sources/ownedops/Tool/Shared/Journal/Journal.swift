@@ -119,7 +119,8 @@ struct JournalDefinition: Equatable, Sendable {
     left.name == right.name && left.owner == right.owner && left.runsAlways == right.runsAlways && left.change(from: right) == nil
   }
 
-  /// To a command, texts that look the same are not, though Swift takes them for equal: an accent of its own and a letter with one.
+  /// To a command, texts that look the same are not, though Swift takes them for equal. An example is an accent of its own and a letter
+  /// with one.
   private static func isSame(_ left: [String], _ right: [String]) -> Bool {
     left == right && zip(left, right).allSatisfy { $0.utf8.elementsEqual($1.utf8) }
   }

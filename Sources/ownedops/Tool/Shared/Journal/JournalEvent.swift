@@ -7,7 +7,7 @@ import Foundation
 /// - Then an `owner` line for each owner and a `job` line for each job, in the order of the graph.
 /// - These lines come into being at once: they are written elsewhere and given the journal's name.
 /// - All other lines are events, each with its `time`, in seconds since 1970.
-/// - A line is one `write(2)` in append mode; who wrote it goes on when that has returned.
+/// - A line is one `write(2)` in append mode. Who wrote it goes on when that has returned.
 /// - Nothing is ever changed but by cutting off a last line that has no end.
 /// - A `job` line that comes again replaces the job's definition, and forgets what became of it.
 /// - Unknown keys and events are passed over. What is changed in meaning gets another version.

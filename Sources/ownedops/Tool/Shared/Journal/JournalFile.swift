@@ -5,7 +5,7 @@ enum JournalFile {
   typealias Write = (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int
 
   /// Adds a line, or several, in one `write(2)`. Where not all of it fitted, and there is room again, the line that was cut off comes once
-  /// more, from its beginning: another process may have written behind the part.
+  /// more, from its beginning. Another process may have written behind the part.
   /// - Parameters:
   ///   - descriptor: in append mode.
   ///   - write: as `write(2)`.
@@ -107,8 +107,8 @@ enum JournalFile {
   }
 
   /// Makes a journal with these lines, all or nothing, and opens it to be added to. An empty file of that name is replaced. Only for who
-  /// has the lease, which a take-over may have left two with: so the draft is locked while it is written. One that is there, as after a
-  /// runner's death, is written anew only if it is the beginning of a journal and nobody has locked it.
+  /// has the lease, which a take-over may have left two with: so the draft is locked while it is written. A draft that is there, as after a
+  /// runner's death, may be written anew. That is done only if it is the beginning of a journal and nobody has locked it.
   static func create(_ path: String, _ lines: [UInt8]) throws(UsageError) -> Int32 {
     let path = target(of: path)
     let draft = path + ".new"

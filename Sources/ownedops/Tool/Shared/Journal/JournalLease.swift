@@ -3,10 +3,10 @@ import Foundation
 /// The right to work on a journal: a file beside it that names who does so, and when it was last heard of.
 ///
 /// Rules:
-/// - The file holds one record; it is read and changed under `flock` only, and only while it has its name.
+/// - The file holds one record. It is read and changed under `flock` only, and only while it has its name.
 /// - Others hold that lock for a moment only: it is waited for, but not longer than ``patienceWithLocks``.
 /// - What can't be looked at is neither free nor lost: nobody begins on it, and who holds the lease goes on.
-/// - A record of this machine holds as long as its process is there; one of another machine until it is given up or taken over.
+/// - A record of this machine holds as long as its process is there. One of another machine holds until it is given up or taken over.
 /// - Who holds it says so every ``interval``. It may be taken over after ``patience`` of silence.
 /// - Clocks of machines differ. So who takes over looks on for twice an interval first, in which nothing may be said.
 /// - After a runner's death its keeper speaks for it, under the same identifier.

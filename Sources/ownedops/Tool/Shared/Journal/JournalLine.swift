@@ -60,7 +60,7 @@ struct JournalLine {
     text.append(UInt8(ascii: "}"))
   }
 
-  /// What there is room for in a line, in bytes as they stand there: what is not plain text takes up to six times as much.
+  /// What there is room for in a line, in bytes as they stand there. What is not plain text takes up to six times as much.
   private static let roomForOutput = 3000
 
   /// Nothing if that is empty.

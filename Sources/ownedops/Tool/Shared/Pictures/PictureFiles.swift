@@ -18,7 +18,8 @@ struct PictureOptions: Sendable {
   }
 }
 
-/// The files for pictures: opened before anything runs, so that a path that can't be written is known then; written when all is over.
+/// The files for pictures. They are opened before anything runs, so that a path that can't be written is known then. They are written when
+/// all is over.
 final class PictureFiles: Sendable {
   struct File {
     let path: String

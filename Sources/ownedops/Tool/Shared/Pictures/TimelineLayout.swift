@@ -24,7 +24,7 @@ struct TimelineLayout {
     var names: [String]
     var row = 0
     var label = ""
-    /// Of the cross with its label; the label is to the left of the cross where there is no room to its right.
+    /// What the cross and its label take. The label is to the left of the cross where there is no room to its right.
     var extent = 0.0...0.0
     var labelIsLeft = false
   }

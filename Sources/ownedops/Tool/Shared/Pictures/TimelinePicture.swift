@@ -1,7 +1,7 @@
 import Foundation
 
-/// An SVG picture: a row for each worker, a bar for each job in the colour of its owner, a cross where a job was cancelled. Jobs that never
-/// ran have rows of their own below.
+/// An SVG picture. It has a row for each worker, a bar for each job in the colour of its owner, a cross where a job was cancelled. Jobs
+/// that never ran have rows of their own below.
 struct TimelinePicture {
   private let record: JobRecorder.Record
   private let layout: TimelineLayout

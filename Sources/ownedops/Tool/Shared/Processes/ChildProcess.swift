@@ -1,6 +1,6 @@
 import Foundation
 
-/// Starts commands. Not with Foundation's `Process`, which offers no choice of session: each command leads a session of its own here, and
+/// Starts commands. Not with Foundation's `Process`, which offers no choice of session. Here each command leads a session of its own, and
 /// in it a process group, so that a signal reaches its children and their children. A session of its own has no terminal: who wants one
 /// gets an error, and isn't stopped for being in the background of ours.
 enum ChildProcess {

@@ -2,7 +2,7 @@ import Foundation
 
 /// Waits for all children on one thread, and tells those who asked.
 ///
-/// An exit may be seen before the one who started the process has come to ask for it; it is kept until then. Where the system allows,
+/// An exit may be seen before the one who started the process has come to ask for it. It is kept until then. Where the system allows,
 /// orphans of our children become our children, so that none of them stays a zombie.
 final class ChildReaper: Sendable {
   static let shared = ChildReaper()

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A process that reads what a process that has outlived its job goes on to put out, and lets it fall: without a reader the first write
+/// A process that reads what a process that has outlived its job goes on to put out, and lets it fall. Without a reader the first write
 /// would end it.
 enum OutputSink {
   static let command = "__sink"

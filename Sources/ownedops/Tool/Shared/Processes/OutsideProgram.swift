@@ -20,8 +20,8 @@ final class OutsideProgram: Sendable {
 
   private static let grace = Duration.seconds(2)
 
-  /// Ends the program: with SIGTERM, whatever ended us, because a shell may lose a SIGINT while it starts something; and with SIGKILL after
-  /// the grace, or at once from the second time on.
+  /// Ends the program. SIGTERM is sent first, whatever ended us, because a shell may lose a SIGINT while it starts something. SIGKILL is
+  /// sent after the grace, or at once from the second time on.
   func interrupt() {
     state.withLock { state in
       state.interruptions += 1

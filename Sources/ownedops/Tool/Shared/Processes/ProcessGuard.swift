@@ -1,9 +1,9 @@
 import Foundation
 
-/// A second process that outlives a kill of this one, to clean up after it: it is told of every process group that begins and ends, and
-/// ends those that are left when its input closes: with SIGTERM, and after the grace with SIGKILL. Where the system shows the environments
-/// of processes, it does the same to those that bear this run's mark: what was started in the very moment of the kill, and what had left
-/// its group.
+/// A second process that outlives a kill of this one, to clean up after it. It is told of every process group that begins and ends. When
+/// its input closes, it ends those that are left: with SIGTERM, and after the grace with SIGKILL. Where the system shows the environments
+/// of processes, it does the same to those that bear this run's mark. These are what was started in the very moment of the kill, and what
+/// had left its group.
 final class ProcessGuard: Sendable {
   static let command = "__guard"
 

@@ -3,8 +3,8 @@ import Foundation
 /// Starts of processes that are between their beginning and their return.
 ///
 /// From its fork to its exec a new process has a copy of each descriptor that we have, also of those that close at exec. So who wants to
-/// know whether somebody else still holds the other end of a pipe closes its own, waits for the starts that are under way then (`ended`),
-/// and looks: a start that begins later finds no descriptor to copy, and one that has returned has left none.
+/// know whether somebody else still holds the other end of a pipe closes its own. It waits for the starts that are under way then
+/// (`ended`), and looks. A start that begins later finds no descriptor to copy, and one that has returned has left none.
 final class StartsUnderWay: Sendable {
   private struct Waiter {
     var starts: Set<Int>
