@@ -1,5 +1,7 @@
-/// Whether it pays to wait for a work item that has come to become several. It doesn't if whoever adds has none to add before that one has
-/// run: two queues whose jobs add to each other, or somebody who adds one and waits.
+/// Whether it pays to wait for a work item that has come to become several.
+///
+/// It doesn't if whoever adds has no other to add before that one has run. Examples are two queues whose jobs add to each other, and
+/// somebody who adds one and waits.
 struct Gathering {
   private static let mostPassed = 32
 

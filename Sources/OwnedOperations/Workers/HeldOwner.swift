@@ -2,7 +2,7 @@
 ///
 /// A job's owner is held strongly while the job runs. To take a reference for each job and to let go of it afterwards would write to the
 /// owner's count twice a job. Those who add jobs read that cache line. So the reference taken for one job is kept for the next one of the
-/// same owner, if somebody else holds the owner by then: that costs a look at the count. If only bodies do, the job is held back, and the
+/// same owner. Whether somebody else holds the owner by then costs a look at the count. If only bodies do, the job is held back, and the
 /// reference let go of.
 struct HeldOwner: ~Copyable {
   enum Answer {

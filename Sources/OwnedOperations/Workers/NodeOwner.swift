@@ -1,9 +1,9 @@
 /// The owner that a node of a graph was given, until the worker that has run the node lets go of it.
 ///
-/// When a node's body returns, those nodes are still to be found that become ready by it, and the worker has the next one in hand then. The
+/// When a node's body returns, the nodes that become ready by it are still to be found, and the worker takes the next one in hand. The
 /// owner's deinit may wait for them, and must not run in between. So the reference stays with the worker:
 ///
-/// - The next node of the same owner takes it over, if the worker goes on with one, and somebody else holds the owner by then.
+/// - If the worker goes on with a node of the same owner, and somebody else holds the owner by then, that node takes it over.
 /// - Before any other node it goes in the background. Also if somebody else holds the owner now: they may be the first to let go of it.
 /// - When the work item is over that led from node to node, it goes on the worker's thread: nothing is in hand.
 struct NodeOwner {

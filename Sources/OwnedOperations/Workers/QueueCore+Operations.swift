@@ -3,10 +3,11 @@ import Foundation
 
 /// How a queue starts operations when they are ready, and hears of their end.
 ///
-/// An operation is attached and registered in one hold of the lock, and stays registered until it has told us of its finish. When it is
-/// ready it also has a work item in a ready list; a work item whose operation has been started or has finished meanwhile, or has moved to
-/// another priority, is found out when its turn comes. The claim that `startIfReady` makes in the operation's own state word sees to it
-/// that it is started once.
+/// - An operation is attached and registered in one hold of the lock, and stays registered until it has told us of its finish.
+/// - When it is ready it also has a work item in a ready list.
+/// - A work item is out of date if its operation has been started, has finished, or has moved to another priority. That is found out when
+///   its turn comes.
+/// - The claim that `startIfReady` makes in the operation's own state word sees to it that it is started once.
 extension QueueCore {
   // MARK: Running
 

@@ -57,8 +57,8 @@ extension QueueCore {
 
   /// Linear in the owners that are suspended.
   private func forgetEndedOwners() {
-    // A copy of the elements, not the set: who suspends an owner meanwhile would copy that, under the lock; and the counting of references
-    // by which it is known to be nobody else's any more is hidden from ThreadSanitizer.
+    // A copy of the elements, not the set, for two reasons. Who suspends an owner meanwhile would copy the set, under the lock. And that
+    // the set is nobody else's any more is known by counts of references, which ThreadSanitizer doesn't see.
     let suspended = read { Array($0.suspendedOwners) }
     let ended = suspended.filter { !OwnerLifetime.isAlive($0) }
     if !ended.isEmpty { note { $0.suspendedOwners.subtract(ended) } }

@@ -3,8 +3,8 @@ import Synchronization
 
 /// A queue's lock, what it guards, and the only way to it.
 ///
-/// Whoever wants something of the queue hands `mutate` a closure. It gets the scheduler for itself, decides, and returns; what follows from
-/// the decision is done when the lock is free: a worker is dispatched, those whose wait is over are woken, what was taken out is released.
+/// Whoever wants something of the queue hands `mutate` a closure. It gets the scheduler for itself, decides, and returns. What follows from
+/// the decision is done when the lock is free: a worker is dispatched, waiters are woken, what was taken out is released.
 /// So no hold of the lock crosses the end of a function, nothing under it calls out, and nobody has to remember to follow up. (`read`
 /// only looks, and `note` is for changes after which nothing can be due.)
 ///

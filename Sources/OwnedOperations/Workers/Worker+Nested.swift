@@ -2,8 +2,8 @@
 extension Worker {
   // MARK: Adding
 
-  /// Where a job may be written that this thread adds now, if the thread is a worker's of the queue, in a body whose nested work of that
-  /// owner and priority it keeps; nil otherwise.
+  /// Where a job may be written that this thread adds now. Nil unless the thread is a worker's of the queue, in a body whose nested work of
+  /// that owner and priority it keeps.
   static func placeForNested(in core: QueueCore, _ lifetime: Borrowed<OwnerLifetime>, level: Int) -> NestedPlace? {
     guard let address = ThreadSlot.worker.pointer else { return nil }
     let worker = Borrowed<Worker>(address: address)
@@ -34,7 +34,7 @@ extension Worker {
   /// Whose work comes next, after the batch.
   var nextNestedLifetime: UnsafeMutableRawPointer? { batch.nested.isEmpty ? nil : batch.nested.lifetime }
 
-  /// Runs what jobs of the batch have added and this worker has kept, after the last item of the batch, and as if it were a part of that.
+  /// Runs what jobs of the batch have added and this worker has kept. That comes after the batch's last item, as if it were part of it.
   /// - Returns: how many.
   @inline(never)
   func runNested(_ level: Int, _ held: inout HeldOwner) -> UInt64 {

@@ -17,7 +17,7 @@ final class Worker: DueWorker {
   private let borrowedCore: Borrowed<QueueCore>  // a worker runs only while a drain holds the queue, and that its core
   private let host: Borrowed<AnyObject>
 
-  /// Of the thread, while the worker drains. Begun by the thread before it begins anything, and ended under the queue's lock, so the
+  /// Of the thread, while the worker drains. Begun by the thread before it begins anything, and ended under the queue's lock. So the
   /// thread is there as long as the lock is held.
   private let clock = ThreadClock()
 
@@ -179,7 +179,7 @@ final class Worker: DueWorker {
     return WaitList.Inside(lifetime: operation.lifetime, operation: ObjectIdentifier(operation))
   }
 
-  /// The worker forgets the operation before it begins another item, by an exchange of the cursor that is loaded here first; and has said
+  /// Before the worker begins another item, by an exchange of the cursor that is loaded here first, it forgets the operation. It has said
   /// before that the item counts itself.
   override func isInside(_ work: AnyObject) -> Bool {
     batch.hasBegun && currentAddress.load(ordering: .acquiring) == UInt(bitPattern: Borrowed(work).address)
@@ -188,8 +188,8 @@ final class Worker: DueWorker {
   /// The operation that this thread, which is the worker's, is inside of.
   var operationInside: ObjectIdentifier? { currentOperation.map { ObjectIdentifier($0) } }
 
-  /// Whether this thread, which is the worker's, is inside of a body: of a job, a node or a barrier, or of an operation that has not
-  /// finished.
+  /// Whether this thread, which is the worker's, is inside of a body. That is a job's, a node's or a barrier's, or that of an operation
+  /// that has not finished.
   var isInBody: Bool { isInItem && !(currentOperation?.load().isFinished ?? false) }
 
   /// The flow of the item that this thread, the worker's, is inside of, if that is of a line. Under the queue's lock.

@@ -100,8 +100,8 @@ extension Worker {
     nestedSize = max(1, min(Self.mostNested, nestedSize * 2, Int(Self.batchTime / max(1, each))))
   }
 
-  /// Runs one item. The item is over before what it captured is released, which is when this returns: a deinit of the user's is no
-  /// body, and may wait for the queue.
+  /// Runs one item. The item is over first, and what it captured is released when this returns: a deinit of the user's is no body, and may
+  /// wait for the queue.
   @inline(__always)  // for each job
   private func execute(_ work: consuming WorkItem, at index: Int, _ ownerQueue: OwnerQueue, _ held: inout HeldOwner) {
     currentOwnerQueue = ownerQueue

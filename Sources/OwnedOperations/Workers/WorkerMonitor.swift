@@ -1,8 +1,8 @@
 import Dispatch
 
-/// Looks, every two milliseconds while a queue is busy, for workers that have neither begun a work item nor used their processor since the
-/// last look. They are blocked in something that we are not told of (sleep, I/O, a lock): another worker may take over, and what they had
-/// taken in advance goes back to the ready lists. That of workers that compute for so long does, too.
+/// Looks for blocked workers, every two milliseconds while a queue is busy. Those are meant that have neither begun a work item nor used
+/// their processor since the last look. They are blocked in something that we are not told of: sleep, I/O, a lock. Another worker may take
+/// over, and what they had taken in advance goes back to the ready lists. That of workers that compute for so long does, too.
 ///
 /// One timer per busy queue; none while every worker finds work and permits in plenty.
 extension QueueCore {

@@ -4,7 +4,7 @@ import Synchronization
 /// The threads on which workers run: those of all queues of one quality of service.
 ///
 /// A worker that is dispatched is due until a thread takes it, the one first that was dispatched first. A thread that has run a worker
-/// looks for the next; when none is due it parks for a second, so that the next worker finds a thread that only has to be woken. The thread
+/// looks for the next. When none is due it parks for a second: the next worker then finds a thread that only has to be woken. The thread
 /// that parked last is woken first: what it needs is in its processor's caches.
 ///
 /// ## Protocol
@@ -28,14 +28,19 @@ import Synchronization
 ///
 /// ## How many
 ///
-/// GCD has 255 threads for the serial queues of a quality of service, and gives each a thread at once even while all threads of the
+/// GCD has 255 threads for the serial queues of a quality of service. It gives each a thread at once, even while all threads of the
 /// concurrent pool are blocked. Workers take up to 192 of these. A thread beyond that is a new one: it may be for the work that all the
-/// others are waiting for. To run that work on the stack of a worker that waits would save the thread, but is not sound: the work could
+/// others are waiting for. To run that work on the stack of a worker that waits would save the thread, but is not sound. The work could
 /// wait for what lies further down on that stack. Nothing is lost if the system has no more threads to give: the work then waits for one
 /// of GCD's. Sixteen are parked at most; one more goes.
 ///
-/// GCD's come first because they have the quality of service. New ones alone cost the same, measured on Linux: P1 0.35 of GCD with them
-/// alone, 0.39 with GCD's alone, 0.33 with both; P8's median 1.22, 1.19, 1.20; a queue's life (P15) 2.6, 3.0, 2.8. (One run of each.)
+/// GCD's come first because they have the quality of service. New ones alone cost the same, as one run of each showed on Linux:
+///
+/// | | new ones | GCD's | both |
+/// | --- | --- | --- | --- |
+/// | P1, of GCD | 0.35 | 0.39 | 0.33 |
+/// | P8, median | 1.22 | 1.19 | 1.20 |
+/// | a queue's life (P15) | 2.6 | 3.0 | 2.8 |
 final class WorkerThreads: Sendable {
   private struct State {
     /// The first and the last worker that is due; each has the next.
