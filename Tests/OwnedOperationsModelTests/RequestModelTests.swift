@@ -57,8 +57,16 @@ import Testing
     func asker(_ name: String, _ configure: (inout Request) -> Void = { _ in }) -> Asker {
       let asker = Asker(name)
       askers.append(asker)
-      // As a queue calls it.
-      let calls = HandlerCalls<Outcome> { [handlers, lifetime = asker.lifetime, unowned asker] take, whenOver in
+      var request = Request(.get, Self.address)
+      configure(&request)
+      asker.operation = RequestOperation(
+        request, client: client, lifetime: asker.lifetime, decoding: .data, handler: calls(of: asker))
+      return asker
+    }
+
+    /// Made as a queue makes them.
+    private func calls(of asker: Asker) -> HandlerCalls<Outcome> {
+      HandlerCalls(lifetime: asker.lifetime) { [handlers, lifetime = asker.lifetime, unowned asker] take, whenOver in
         handlers.withLock {
           $0.append {
             guard lifetime.isAlive else { return }
@@ -66,10 +74,17 @@ import Testing
             whenOver()
           }
         }
+        return true
       }
-      var request = Request(.get, Self.address)
-      configure(&request)
-      asker.operation = RequestOperation(request, client: client, lifetime: asker.lifetime, decoding: .data, handler: calls)
+    }
+
+    /// Somebody whose download has yet to begin.
+    func downloader(_ name: String, to file: URL) -> Asker {
+      let asker = Asker(name)
+      askers.append(asker)
+      asker.operation = RequestOperation(
+        Request(.get, Self.address), client: client, lifetime: asker.lifetime, decoding: .data,
+        download: DownloadFile(file, DownloadExpectation()), handler: calls(of: asker))
       return asker
     }
 

@@ -150,7 +150,8 @@ public final class RequestClient: Sendable {
   // MARK: Handlers
 
   /// Sends a request, and has the handler told what came of it: once, with the owner, whatever the outcome (twice with
-  /// ``CachePolicy/cachedThenFresh``). If the owner ends first the transfer stops, and the handler never runs and is released.
+  /// ``CachePolicy/cachedThenFresh``). If the owner ends first the transfer stops, and the handler never runs and is released. Nothing else
+  /// takes the call away: if all that its queue has is cancelled, the call is added there anew.
   /// - Parameters:
   ///   - request: what to ask for.
   ///   - owner: held weakly until the handler runs, strongly while it does.
@@ -184,11 +185,12 @@ public final class RequestClient: Sendable {
     then handler: @escaping @Sendable (Result<Response<Value>, RequestError>) -> Void
   ) -> RequestOperation<Value> {
     let queue = callbackQueue ?? queue
-    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { take, whenOver in
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>>(lifetime: lifetime) { take, whenOver in
       queue.async(lifetime: lifetime) {
         if let result = take() { handler(result) }
         whenOver()
       }
+      return true
     }
     return send(request, lifetime, decoder, handler: calls)
   }
@@ -200,12 +202,13 @@ public final class RequestClient: Sendable {
     submit: @escaping @Sendable (OwnerScopedQueue, Owner, @escaping @Sendable (Owner) -> Void) -> Void
   ) -> RequestOperation<Value> {
     let queue = callbackQueue ?? queue
-    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { [weak owner] take, whenOver in
-      guard let owner else { return }
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>>(lifetime: lifetime) { [weak owner] take, whenOver in
+      guard let owner else { return false }
       submit(queue, owner) { owner in
         if let result = take() { handler(owner, result) }
         whenOver()
       }
+      return true
     }
     return send(request, lifetime, decoder, handler: calls)
   }
