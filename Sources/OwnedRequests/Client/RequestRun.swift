@@ -54,6 +54,16 @@ final class RequestRun: Sendable {
     var idleTimer: OneShotTimer?
     /// Until a download has its file.
     var openTimer: OneShotTimer?
+    /// The disk is asked about the file that is being sent.
+    var looksAtFile = false
+
+    /// How often it is looked whether there is still something to come of a file that is being sent. Where it has become shorter, a session
+    /// on Linux waits for the rest, and keeps a processor busy.
+    static let fileInterval = Duration.seconds(1)
+
+    var sendsFile: Bool { prepared?.body.isStreamed ?? false }
+
+    func timeUntilNextLook(_ left: Duration) -> Duration { sendsFile ? min(left, Self.fileInterval) : left }
   }
 
   /// What is taken out of a run that is over.
@@ -317,7 +327,7 @@ final class RequestRun: Sendable {
 
   // MARK: Limits of time
 
-  private var isStreamed: Bool { download != nil || state.withLock { $0.prepared?.body.isStreamed ?? false } }
+  private var isStreamed: Bool { download != nil || state.withLock { $0.sendsFile } }
 
   /// Downloads and uploads of files have none in total, unless it was set.
   private var totalLimit: Duration? {
@@ -347,7 +357,7 @@ final class RequestRun: Sendable {
         state.deadline = .now + limit
         state.totalTimer = client.timer(after: limit) { [weak self] in self?.timeOutInBackground() }
       }
-      if isStreamed { state.idleTimer = idleTimer(after: request.idleLimit) }
+      if isStreamed { state.idleTimer = idleTimer(after: state.timeUntilNextLook(request.idleLimit)) }
     }
   }
 
@@ -371,25 +381,33 @@ final class RequestRun: Sendable {
     }
     // Not while it waits for its turn, for the first time or after a redirect.
     let isUnderWay = place?.transfer.isUnderWay ?? false
+    var asksDisk = false
     let isIdle = state.withLock { state in
       if case .over = state.phase { return false }
       if !isUnderWay { state.lastByte = .now }
-      let left = request.idleLimit - (ContinuousClock.now - state.lastByte)
+      let silence = ContinuousClock.now - state.lastByte
+      let left = request.idleLimit - silence
       guard left > .zero else { return true }
       former = state.idleTimer
-      state.idleTimer = idleTimer(after: left)
+      state.idleTimer = idleTimer(after: state.timeUntilNextLook(left))
+      asksDisk = state.sendsFile && isUnderWay && !state.looksAtFile && silence >= State.fileInterval / 2
+      if asksDisk { state.looksAtFile = true }
       return false
     }
     withExtendedLifetime(former) {}
     if isIdle { timeOutInBackground(download?.stallFailure ?? .timedOut) }
+    if asksDisk, let place { inBackground { self.look(atFileOf: place.transfer) } }
+  }
+
+  private func look(atFileOf transfer: Transfer) {
+    let shrinkage = transfer.shrinkage
+    state.withLock { $0.looksAtFile = false }
+    if let shrinkage { timeOut(shrinkage) }
   }
 }
 
 extension RequestRun: TransferSubscriber {
-  var isWanted: Bool {
-    if state.withLock({ if case .over = $0.phase { true } else { false } }) { return false }
-    return stillMatters()
-  }
+  var isWanted: Bool { !isOver && stillMatters() }
 
   var acceptedStatus: Range<Int> { request.acceptedStatus }
 
