@@ -273,7 +273,9 @@ public final class RequestClient: Sendable {
   ) -> Response<Value>? {
     guard cache != nil, case .forTime = request.cache, interceptors.isEmpty, let prepared = try? prepare(request),
       let plan = CachePlan(request, Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), self, looksInFiles: false),
-      let stored = plan.answer, !Task.isCancelled, lifetime.isAlive, let value = try? decoder.decode(stored.body, stored.head)
+      let stored = plan.answer, !Task.isCancelled, lifetime.isAlive, let value = try? decoder.decode(stored.body, stored.head),
+      // The decoder may take its time, or end the owner.
+      !Task.isCancelled, lifetime.isAlive
     else { return nil }
     return Response(value, stored.head, source: .cache, attempts: 0)
   }
