@@ -331,10 +331,9 @@ public final class RequestClient: Sendable {
   /// - Complexity: linear in their number.
   public func cancelRequests(ownedBy lifetime: OwnerLifetime) {
     let requests = registry.withLock { $0[lifetime.id].map { $0.values.compactMap(\.request) } ?? [] }
-    // None of them begins because one before it has made room.
-    hub.limits.withoutGrants {
-      for request in requests { request.cancel() }
-    }
+    // None of them begins because one before it has made room. Others do: observers are called here, and may wait for those.
+    for request in requests { request.willBeCancelled() }
+    for request in requests { request.cancel() }
   }
 
   func register(_ request: any RegisteredRequest) {
