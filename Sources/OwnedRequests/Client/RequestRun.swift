@@ -167,6 +167,8 @@ final class RequestRun: Sendable {
     }
   }
 
+  private var isOver: Bool { state.withLock { if case .over = $0.phase { true } else { false } } }
+
   private func inBackground(_ body: @escaping @Sendable () -> Void) { client.inBackground(body) }
 
   // MARK: An attempt
@@ -191,19 +193,24 @@ final class RequestRun: Sendable {
     let interceptors = client.interceptors
     guard !interceptors.isEmpty else { return transfer(Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), attempt) }
     let task = Task { [self] in
-      do {
+      do throws(RequestError) {
         var urlRequest = prepared.urlRequest
-        for interceptor in interceptors { urlRequest = try await interceptor.adapt(urlRequest) }
+        for interceptor in interceptors { urlRequest = try await adapt(urlRequest, interceptor) }
         urlRequest.httpBody = prepared.urlRequest.httpBody
         try Request.check(urlRequest)
         let outgoing = Outgoing(urlRequest: urlRequest, body: prepared.body)
         inBackground { self.transfer(outgoing, attempt) }
       } catch {
-        let error = error as? RequestError ?? .interceptor(error)
         inBackground { self.end(RunOutcome(result: .failure(error), attempts: attempt - 1), isInBackground: true) }
       }
     }
     keep(task, attempt)
+  }
+
+  /// Whatever it throws is its own: an error of a request that it has sent, too. Not asked about what is over.
+  private func adapt(_ urlRequest: URLRequest, _ interceptor: any RequestInterceptor) async throws(RequestError) -> URLRequest {
+    guard !isOver else { throw .cancelled(.requested) }
+    do { return try await interceptor.adapt(urlRequest) } catch { throw .interceptor(error) }
   }
 
   /// A task belongs to the phase in which it was made. If that has passed, the task has come to its end or the run is over.
@@ -286,7 +293,7 @@ final class RequestRun: Sendable {
     guard !interceptors.isEmpty else { return follow(.asUsual, outcome, after: error, attempt) }
     let task = Task { [self] in
       var decision = RetryDecision.asUsual
-      for interceptor in interceptors where decision == .asUsual {
+      for interceptor in interceptors where decision == .asUsual && !isOver {
         decision = await interceptor.decision(after: error, head: outcome.head, attempt: attempt)
       }
       inBackground { [decision] in self.follow(decision, outcome, after: error, attempt) }
