@@ -63,6 +63,19 @@ import Testing
         }
       }
     }
+
+    /// The other limit that the documentation tells of.
+    @Test func anAnswerThatClaimsToBeEndlessIsATransportError() async {
+      await withKnownIssue("URLSession on Linux stops the process (Swift 6.3)", isIntermittent: true) {
+        await #expect(processExitsWith: .success) {
+          let server = try #require(LoopbackServer.shared)
+          let bytes = Data("HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\nab".utf8).base64EncodedString()
+          let request = Request(.get, "raw", parameters: .form(["bytes": .string(bytes)]))
+          let error = await failure { _ = try await server.client().response(to: request, lifetime: .process, decoding: .data) }
+          guard case .transport? = error else { exit(1) }
+        }
+      }
+    }
   #endif
 
   @Test(arguments: [
