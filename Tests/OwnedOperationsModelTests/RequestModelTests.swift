@@ -282,6 +282,33 @@ import Testing
     }
   }
 
+  /// The time until the next look is up before it is known that there will be one.
+  @Test func theFileOfADownloadIsLookedAtAgainUntilItIsFree() {
+    Self.explore("start | timer, blocks") { run in
+      let scene = Scene(run)
+      let file = FileManager.default.temporaryDirectory.appendingPathComponent("owned-requests-model-\(UUID())")
+      defer { try? FileManager.default.removeItem(at: file) }
+      var other = DownloadTargets.shared.reserve(file)
+      let asker = scene.downloader("asker", to: file)
+      run.concurrently(
+        ("start", { asker.operation.start() }),
+        (
+          "timer",
+          {
+            scene.reachNextTimer()
+            scene.runBlocks()
+          }
+        ))
+      run.expect(other != nil && !asker.operation.isFinished, "the file is another's")
+      other = nil
+      scene.reachNextTimer()
+      scene.runBlocks()
+      scene.answerOne()
+      scene.expectAllIsOver()
+      run.expect(asker.operation.response != nil, "nobody looked again")
+    }
+  }
+
   /// What the cache has is not shown any more once the handler knows of the cancellation.
   @Test func theRequestIsCancelledWhileTheCacheShowsSomething() {
     Self.explore("start | cancel | handlers") { run in

@@ -124,14 +124,24 @@ final class RequestRun: Sendable {
       guard isBegun else { return }
       if let download, !(try download.acquire()) {
         guard looks > 1 else { throw DownloadFile.isTaken }
-        let timer = client.timer(after: .milliseconds(50)) { [self] in inBackground { self.begin(looks: looks - 1) } }
-        state.withLock { if case .idle = $0.phase { $0.openTimer = timer } }
+        wait(looks: looks - 1)
         return
       }
       beginAttempt()
     } catch {
       end(RunOutcome(result: .failure(error)))
     }
+  }
+
+  private func wait(looks: Int) {
+    var former: OneShotTimer?
+    state.withLock { state in
+      guard case .idle = state.phase else { return }
+      former = state.openTimer
+      // Made under the lock: it may go off at once, and the next one must not be kept before it.
+      state.openTimer = client.timer(after: .milliseconds(50)) { [self] in inBackground { self.begin(looks: looks) } }
+    }
+    withExtendedLifetime(former) {}
   }
 
   /// Stops whatever is under way. Any thread; waits neither for the network nor for the disk.
