@@ -324,12 +324,12 @@ private final class Probe: Sendable {
     let (mine, gate, calls) = (OwnerLifetime(), Gate(), Journal<Int>())
     defer { gate.open() }
     let first = client.send(Request(.get, "hang?id=waits-for-others"), lifetime: mine, decoding: .data) { _ in }
+    try await server.reaches(.open, of: "waits-for-others", 1)
     let next = client.send(Request(.get, "echo?id=waits-mine"), lifetime: mine, decoding: .data) { _ in }
     let other = client.send(Request(.get, "echo"), lifetime: .process, decoding: .data) { _ in
       calls.write(1)
       gate.open()
     }
-    try await server.reaches(.open, of: "waits-for-others", 1)
     #expect(try await soon { client.hub.limits.waitingCount == 2 })
     let observation = first.observe(\.isFinished) { _, _ in gate.wait() }
     #expect(try await returns { client.cancelRequests(ownedBy: mine) })
