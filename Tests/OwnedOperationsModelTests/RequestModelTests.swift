@@ -57,8 +57,16 @@ import Testing
     func asker(_ name: String, _ configure: (inout Request) -> Void = { _ in }) -> Asker {
       let asker = Asker(name)
       askers.append(asker)
-      // As a queue calls it.
-      let calls = HandlerCalls<Outcome> { [handlers, lifetime = asker.lifetime, unowned asker] take, whenOver in
+      var request = Request(.get, Self.address)
+      configure(&request)
+      asker.operation = RequestOperation(
+        request, client: client, lifetime: asker.lifetime, decoding: .data, handler: calls(of: asker))
+      return asker
+    }
+
+    /// Made as a queue makes them.
+    private func calls(of asker: Asker) -> HandlerCalls<Outcome> {
+      HandlerCalls(lifetime: asker.lifetime) { [handlers, lifetime = asker.lifetime, unowned asker] take, whenOver in
         handlers.withLock {
           $0.append {
             guard lifetime.isAlive else { return }
@@ -66,10 +74,17 @@ import Testing
             whenOver()
           }
         }
+        return true
       }
-      var request = Request(.get, Self.address)
-      configure(&request)
-      asker.operation = RequestOperation(request, client: client, lifetime: asker.lifetime, decoding: .data, handler: calls)
+    }
+
+    /// Somebody whose download has yet to begin.
+    func downloader(_ name: String, to file: URL) -> Asker {
+      let asker = Asker(name)
+      askers.append(asker)
+      asker.operation = RequestOperation(
+        Request(.get, Self.address), client: client, lifetime: asker.lifetime, decoding: .data,
+        download: DownloadFile(file, DownloadExpectation()), handler: calls(of: asker))
       return asker
     }
 
@@ -264,6 +279,33 @@ import Testing
           }
         ), ("owner", { scene.end(asker) }))
       scene.expectAllIsOver()
+    }
+  }
+
+  /// The time until the next look is up before it is known that there will be one.
+  @Test func theFileOfADownloadIsLookedAtAgainUntilItIsFree() {
+    Self.explore("start | timer, blocks") { run in
+      let scene = Scene(run)
+      let file = FileManager.default.temporaryDirectory.appendingPathComponent("owned-requests-model-\(UUID())")
+      defer { try? FileManager.default.removeItem(at: file) }
+      var other = DownloadTargets.shared.reserve(file)
+      let asker = scene.downloader("asker", to: file)
+      run.concurrently(
+        ("start", { asker.operation.start() }),
+        (
+          "timer",
+          {
+            scene.reachNextTimer()
+            scene.runBlocks()
+          }
+        ))
+      run.expect(other != nil && !asker.operation.isFinished, "the file is another's")
+      other = nil
+      scene.reachNextTimer()
+      scene.runBlocks()
+      scene.answerOne()
+      scene.expectAllIsOver()
+      run.expect(asker.operation.response != nil, "nobody looked again")
     }
   }
 

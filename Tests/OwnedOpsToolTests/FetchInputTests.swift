@@ -106,6 +106,21 @@ struct FetchInputTests {
     for (words, message) in cases { #expect(complaint(words).contains(message), "\(words): \(complaint(words))") }
   }
 
+  @Test func whyADirectoryCannotBeMadeIsToldWhateverWasCalledSince() async throws {
+    do {
+      try FileManager.default.createDirectory(atPath: "/dev/null/x", withIntermediateDirectories: true)
+      Issue.record("it was made")
+    } catch {
+      errno = EINTR
+      #expect(FetchCommand.reason(for: error) == "Not a directory")
+    }
+    #expect(FetchCommand.reason(for: CocoaError(.fileNoSuchFile)) == CocoaError(.fileNoSuchFile).localizedDescription)
+    let directory = try TemporaryDirectory()
+    defer { directory.remove() }
+    let outcome = try await ToolBinary.run(["fetch", "http://127.0.0.1:1/a", "-d", "/dev/null/x"], in: directory)
+    #expect(outcome.status == 2 && outcome.errors.contains("can't make the directory /dev/null/x: Not a directory"), "\(outcome.errors)")
+  }
+
   @Test func noPasswordIsShownWhereverAnAddressWasPutByMistake() async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }

@@ -55,6 +55,22 @@ import Testing
     #expect(try told.get().source == .cache)
   }
 
+  @Test func anAnswerInMemoryIsForNobodyWhoEndsWhileItIsDecoded() async throws {
+    let client = try client()
+    let request = request("flaky?id=cache-ends&failures=0", .forTime(.seconds(600)))
+    _ = try await get(client, request)
+    let ending = OwnerLifetime()
+    let decoder = ResponseDecoder<Int> { data, _ in
+      ending.end()
+      return data.count
+    }
+    await #expect {
+      _ = try await client.response(to: request, lifetime: ending, decoding: decoder)
+    } throws: {
+      if case .cancelled(.ownerEnded)? = $0 as? RequestError { true } else { false }
+    }
+  }
+
   @Test func anAnswerInMemoryIsForNobodyWhoHasEnded() async throws {
     let client = try client()
     let request = request("flaky?id=cache-ended&failures=0", .forTime(.seconds(600)))

@@ -199,6 +199,29 @@ private struct SplitMix: RandomNumberGenerator {
     for cache in suspended { cache.writes.resume() }
   }
 
+  /// Reads while the files are to be removed, and have yet to be. When the call has returned nothing is found.
+  @Test(arguments: [0, 1_000_000]) func whatIsReadWhileAllIsRemovedIsNotFound(memoryLimit: Int) async throws {
+    let cache = try cache(memory: memoryLimit, disk: 1_000_000)
+    cache.store(Self.entry(1, 1), for: Self.key(1))
+    try await cache.flush()
+    cache.writes.suspend()
+    let isRemoved = Guarded(false)
+    Thread.detachNewThread {
+      cache.removeAll()
+      isRemoved.withLock { $0 = true }
+    }
+    #expect(try await soon { cache.generation == 1 })
+    #expect(cache.response(for: Self.key(1)) == nil)
+    #expect(isRemoved.withLock { !$0 })
+    cache.writes.resume()
+    #expect(try await soon { isRemoved.withLock { $0 } })
+    #expect(cache.response(for: Self.key(1)) == nil && directory.names.isEmpty)
+    // What comes later is kept, and read.
+    cache.store(Self.entry(1, 2), for: Self.key(1))
+    try await cache.flush()
+    #expect(cache.response(for: Self.key(1)) == Self.entry(1, 2))
+  }
+
   // MARK: Writers
 
   /// Does something while an entry is about to be written to its file. Then it is written, and what is left to do is done.

@@ -63,6 +63,19 @@ import Testing
         }
       }
     }
+
+    /// The other limit that the documentation tells of.
+    @Test func anAnswerThatClaimsToBeEndlessIsATransportError() async {
+      await withKnownIssue("URLSession on Linux stops the process (Swift 6.3)", isIntermittent: true) {
+        await #expect(processExitsWith: .success) {
+          let server = try #require(LoopbackServer.shared)
+          let bytes = Data("HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\nab".utf8).base64EncodedString()
+          let request = Request(.get, "raw", parameters: .form(["bytes": .string(bytes)]))
+          let error = await failure { _ = try await server.client().response(to: request, lifetime: .process, decoding: .data) }
+          guard case .transport? = error else { exit(1) }
+        }
+      }
+    }
   #endif
 
   @Test(arguments: [
@@ -407,6 +420,84 @@ import Testing
       request.url = URL(string: "file:///etc/passwd")
       return request
     }
+  }
+
+  /// The error of a request that an interceptor has sent is not that of the request.
+  private struct NestedFailure: RequestInterceptor {
+    let error: RequestError
+
+    func adapt(_ request: URLRequest) async throws -> URLRequest { throw error }
+  }
+
+  @Test func theErrorOfAnInterceptorsOwnRequestIsTheInterceptors() async throws {
+    for nested in [RequestError.cancelled(.requested), .timedOut, .status(403, body: Data())] {
+      let client = server.client { $0.interceptors = [NestedFailure(error: nested)] }
+      guard case .interceptor(let reason as RequestError) = await error(Request(.get, "echo?id=nested"), client: client) else {
+        Issue.record("\(nested)")
+        continue
+      }
+      #expect("\(reason)" == "\(nested)")
+    }
+    #expect(try await server.tell(.count, of: "nested") == 0)
+  }
+
+  /// Cancels its request in one step or the other.
+  private struct Cancellation: RequestInterceptor {
+    let step: String
+    let subject: Guarded<RequestOperation<Data>?>
+
+    private func come(to step: String) {
+      guard step == self.step else { return }
+      var operation: RequestOperation<Data>?
+      subject.withLock { swap(&operation, &$0) }
+      operation?.cancel()
+    }
+
+    func adapt(_ request: URLRequest) async throws -> URLRequest {
+      come(to: "adapt")
+      return request
+    }
+
+    func decision(after error: RequestError, head: ResponseHead?, attempt: Int) async -> RetryDecision {
+      come(to: "decision")
+      return .asUsual
+    }
+  }
+
+  private struct Witness: RequestInterceptor {
+    let asked: Journal<String>
+
+    func adapt(_ request: URLRequest) async throws -> URLRequest {
+      asked.write("adapt")
+      return request
+    }
+
+    func decision(after error: RequestError, head: ResponseHead?, attempt: Int) async -> RetryDecision {
+      asked.write("decision")
+      return .asUsual
+    }
+  }
+
+  private struct Weak { weak var operation: RequestOperation<Data>? }
+
+  @Test(arguments: [("adapt", []), ("decision", ["adapt"])] as [(String, [String])])
+  func noInterceptorIsAskedAboutARequestThatIsOver(step: String, expected: [String]) async throws {
+    let (asked, subject) = (Journal<String>(), Guarded<RequestOperation<Data>?>(nil))
+    let client = server.client { $0.interceptors = [Cancellation(step: step, subject: subject), Witness(asked: asked)] }
+    let watched = Guarded(Weak())
+    do {
+      let operation = client.operation(for: Request(.get, "status?status=500"), lifetime: .process, decoding: .data)
+      watched.withLock { $0.operation = operation }
+      subject.withLock { $0 = operation }
+      OwnerScopedQueue().addOperation(operation)
+      guard case .cancelled(.requested)? = await failure({ _ = try await operation.value }) else {
+        Issue.record("\(String(describing: operation.result))")
+        return
+      }
+    }
+    // The task that asks holds it.
+    #expect(try await eventually { watched.withLock { $0.operation == nil } })
+    #expect(asked.entries == expected)
   }
 
   @Test func whatInterceptorsRefuseOrSpoilIsNotSent() async throws {

@@ -318,6 +318,26 @@ private final class Probe: Sendable {
     _ = try await client.response(to: Request(.get, "echo"), lifetime: mine, decoding: .data)
   }
 
+  /// At a host that takes one request at a time.
+  @Test func whoHearsOfACancellationMayWaitForRequestsOfOthers() async throws {
+    let client = server.client { $0.maxConcurrentRequestsPerHost = 1 }
+    let (mine, gate, calls) = (OwnerLifetime(), Gate(), Journal<Int>())
+    defer { gate.open() }
+    let first = client.send(Request(.get, "hang?id=waits-for-others"), lifetime: mine, decoding: .data) { _ in }
+    try await server.reaches(.open, of: "waits-for-others", 1)
+    let next = client.send(Request(.get, "echo?id=waits-mine"), lifetime: mine, decoding: .data) { _ in }
+    let other = client.send(Request(.get, "echo"), lifetime: .process, decoding: .data) { _ in
+      calls.write(1)
+      gate.open()
+    }
+    #expect(try await soon { client.hub.limits.waitingCount == 2 })
+    let observation = first.observe(\.isFinished) { _, _ in gate.wait() }
+    #expect(try await returns { client.cancelRequests(ownedBy: mine) })
+    #expect(calls.entries == [1] && next.isCancelled && !other.isCancelled)
+    #expect(try await server.tell(.count, of: "waits-mine") == 0)
+    withExtendedLifetime(observation) {}
+  }
+
   @Test func cancellingATaskCancelsItsRequest() async throws {
     let client = server.client()
     let task = Task { try await client.response(to: Request(.get, "hang?id=task"), lifetime: OwnerLifetime(), decoding: .data) }

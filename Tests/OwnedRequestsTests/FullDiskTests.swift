@@ -136,6 +136,21 @@ private final class SmallDisk {
     #expect(try FileManager.default.contentsOfDirectory(atPath: disk.url.path) == ["file.bin"])
   }
 
+  @Test(.enabled(if: LoopbackServer.isThere)) func aFullDiskUnderAFormIsToldAndNothingIsSentOrLeft() async throws {
+    let disk = try SmallDisk(kilobytes: 64)
+    let address = try #require(LoopbackServer.shared).base.appendingPathComponent("order").absoluteString + "?id=full-form"
+    await #expect(processExitsWith: .success) { [path = disk.url.path as String, address = address as String] in
+      setenv("TMPDIR", path, 1)
+      var form = MultipartForm()
+      form.append(Data(count: Int(MultipartForm.longestInMemory)), name: "content")
+      let request = Request(.post, address, parameters: .multipart(form))
+      let error = await failure { _ = try await RequestClient().response(to: request, lifetime: .process, decoding: .empty) }
+      guard case .fileSystem? = error else { fatalError("\(String(describing: error))") }
+    }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: disk.url.path).isEmpty)
+    #expect(try await LoopbackServer.shared?.tell(.count, of: "full-form") == 0)
+  }
+
   @Test(.enabled(if: LoopbackServer.isThere)) func aDiskWithoutRoomForASingleByteIsToldAndNothingIsLeft() async throws {
     let disk = try SmallDisk(kilobytes: 64)
     let server = try #require(LoopbackServer.shared)

@@ -94,6 +94,52 @@ import Testing
     #expect(ContinuousClock.now - start > limited.idleLimit)
   }
 
+  // MARK: Files that change
+
+  /// Changes a file while it is being sent, and lets the server read on.
+  private func expectFailure(_ id: String, length: Int, changedTo changed: Int) async throws {
+    var request = Request(.put, "unread?id=\(id)", parameters: try parameters(.file, length))
+    // Far more than it takes to notice.
+    request.idleLimit = .seconds(20)
+    let file = directory.url.appendingPathComponent("upload")
+    let operation = server.client().send(request, lifetime: .process, decoding: .data) { _ in }
+    for await step in operation.progress where step.bytesSent > 0 { break }
+    try await server.reaches(.open, of: id, 1)
+    #expect(truncate(file.path, off_t(changed)) == 0)
+    try await server.release(id)
+    guard case .fileSystem(let reason as FileFailure)? = await failure({ _ = try await operation.value }) else {
+      Issue.record("\(String(describing: operation.result))")
+      return
+    }
+    #expect(reason.description == "can't send \(file.path): its length has changed meanwhile")
+    try await server.reaches(.closed, of: id, 1)
+    #expect(try await server.tell(.count, of: id) == 1)
+  }
+
+  @Test func aFileThatBecomesShorterWhileItIsSentIsNamed() async throws {
+    // Less than had to be sent before the server was there.
+    try await expectFailure("upload-shorter", length: Self.length, changedTo: 1)
+  }
+
+  @Test func aFileThatBecomesLongerWhileItIsSentIsNamed() async throws {
+    // It is sent in pieces, of which none ends where the file ended.
+    try await expectFailure("upload-longer", length: Self.length + 1, changedTo: Self.length + (1 << 20))
+  }
+
+  /// What is being sent then is what was there.
+  @Test func aFileThatIsReplacedOrRemovedHasNotBecomeShorter() throws {
+    let url = try sparseFile("upload", 100)
+    let file = BodyFile(url)
+    #expect(file.length == 100 && file.presentLength == 100)
+    #expect(truncate(url.path, 10) == 0)
+    #expect(file.length == 100 && file.presentLength == 10)
+    let other = try directory.file("other", Data([1]))
+    #expect(rename(other.path, url.path) == 0)
+    #expect(file.presentLength == nil)
+    #expect(unlink(url.path) == 0)
+    #expect(file.presentLength == nil && BodyFile(url).length == 0)
+  }
+
   // MARK: Defaults
 
   /// A run that is under way, and which limits it has.

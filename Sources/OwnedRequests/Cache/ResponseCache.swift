@@ -31,6 +31,7 @@ public final class ResponseCache: Sendable {
   // - A file that is to be removed is not found any more: `removals` has its key until it has gone. A key is pending or in `removals`.
   // - Whoever reads a file is counted in `readers`, and so are the removals of its key meanwhile: what was read may have been to go.
   // - `generation` counts the calls of `removeAll()`, which take away all that is pending.
+  // - Until such a call has removed the files, none is read: what is there is to go. `removers` counts those calls.
 
   private struct State {
     var memory = RecencyList<TransferKey, CachedResponse>()
@@ -41,6 +42,7 @@ public final class ResponseCache: Sendable {
     var readers: [TransferKey: Readers] = [:]
     var number = 0
     var generation = 0
+    var removers = 0
     var failure: (any Error)?
   }
 
@@ -138,7 +140,7 @@ public final class ResponseCache: Sendable {
 
   /// Nil if the file is not to be found any more.
   private static func beginReading(_ key: TransferKey, _ state: inout State) -> (generation: Int, removals: Int)? {
-    guard state.removals[key] == nil else { return nil }
+    guard state.removals[key] == nil, state.removers == 0 else { return nil }
     state.readers[key, default: Readers()].count += 1
     return (state.generation, state.readers[key]?.removals ?? 0)
   }
@@ -282,8 +284,10 @@ public final class ResponseCache: Sendable {
       state.readers = former.readers
       state.isWriting = former.isWriting
       state.generation = former.generation + 1
+      state.removers = former.removers + 1
     }
     writes.sync { directory?.removeAll() }
+    state.withLock { $0.removers -= 1 }
   }
 
   /// Removes entries whose time (``CachePolicy/forTime(_:)``) has passed: from memory at once, from the disk in the background.

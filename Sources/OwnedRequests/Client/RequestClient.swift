@@ -151,7 +151,8 @@ public final class RequestClient: Sendable {
   // MARK: Handlers
 
   /// Sends a request, and has the handler told what came of it. It is called once, with the owner, whatever the outcome (twice with
-  /// ``CachePolicy/cachedThenFresh``). If the owner ends first the transfer stops, and the handler never runs and is released.
+  /// ``CachePolicy/cachedThenFresh``). If the owner ends first the transfer stops, and the handler never runs and is released. Nothing else
+  /// takes the call away: if all that its queue has is cancelled, the call is added there anew.
   /// - Parameters:
   ///   - request: what to ask for.
   ///   - owner: held weakly until the handler runs, strongly while it does.
@@ -185,11 +186,12 @@ public final class RequestClient: Sendable {
     then handler: @escaping @Sendable (Result<Response<Value>, RequestError>) -> Void
   ) -> RequestOperation<Value> {
     let queue = callbackQueue ?? queue
-    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { take, whenOver in
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>>(lifetime: lifetime) { take, whenOver in
       queue.async(lifetime: lifetime) {
         if let result = take() { handler(result) }
         whenOver()
       }
+      return true
     }
     return send(request, lifetime, decoder, handler: calls)
   }
@@ -201,12 +203,13 @@ public final class RequestClient: Sendable {
     submit: @escaping @Sendable (OwnerScopedQueue, Owner, @escaping @Sendable (Owner) -> Void) -> Void
   ) -> RequestOperation<Value> {
     let queue = callbackQueue ?? queue
-    let calls = HandlerCalls<Result<Response<Value>, RequestError>> { [weak owner] take, whenOver in
-      guard let owner else { return }
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>>(lifetime: lifetime) { [weak owner] take, whenOver in
+      guard let owner else { return false }
       submit(queue, owner) { owner in
         if let result = take() { handler(owner, result) }
         whenOver()
       }
+      return true
     }
     return send(request, lifetime, decoder, handler: calls)
   }
@@ -271,7 +274,9 @@ public final class RequestClient: Sendable {
   ) -> Response<Value>? {
     guard cache != nil, case .forTime = request.cache, interceptors.isEmpty, let prepared = try? prepare(request),
       let plan = CachePlan(request, Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), self, looksInFiles: false),
-      let stored = plan.answer, !Task.isCancelled, lifetime.isAlive, let value = try? decoder.decode(stored.body, stored.head)
+      let stored = plan.answer, !Task.isCancelled, lifetime.isAlive, let value = try? decoder.decode(stored.body, stored.head),
+      // The decoder may take its time, or end the owner.
+      !Task.isCancelled, lifetime.isAlive
     else { return nil }
     return Response(value, stored.head, source: .cache, attempts: 0)
   }
@@ -327,10 +332,9 @@ public final class RequestClient: Sendable {
   /// - Complexity: linear in their number.
   public func cancelRequests(ownedBy lifetime: OwnerLifetime) {
     let requests = registry.withLock { $0[lifetime.id].map { $0.values.compactMap(\.request) } ?? [] }
-    // None of them begins because one before it has made room.
-    hub.limits.withoutGrants {
-      for request in requests { request.cancel() }
-    }
+    // None of them begins because one before it has made room. Others do: observers are called here, and may wait for those.
+    for request in requests { request.willBeCancelled() }
+    for request in requests { request.cancel() }
   }
 
   func register(_ request: any RegisteredRequest) {

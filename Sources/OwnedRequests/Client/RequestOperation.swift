@@ -28,6 +28,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     /// What the cache has shown.
     var preview: Outcome?
     var result: Outcome?
+    /// Nothing is sent for it any more.
+    var isUnwanted = false
     var isSettled = false
   }
 
@@ -130,7 +132,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     guard let request else { return finishCancelled() }
     // The run holds the operation until it is over.
     let run = RequestRun(
-      request, client: client, download: download, stillMatters: { [self] in !isCancelled }, preview: { [self] in show($0) },
+      request, client: client, download: download, stillMatters: { [self] in !isCancelled && !isUnwanted }, preview: { [self] in show($0) },
       progress: { [self] in note($0) },
       finish: { [self] in complete($0) })
     let isOver = record.withLock { record in
@@ -142,6 +144,11 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
   }
 
   private func finishCancelled() { finish() }
+
+  private var isUnwanted: Bool { record.withLock { $0.isUnwanted } }
+
+  /// It is about to be, together with others.
+  func willBeCancelled() { record.withLock { $0.isUnwanted = true } }
 
   /// Stops the transfer. Called when the operation is cancelled, whatever the reason.
   public override func didCancel(_ reason: CancellationReason) {
@@ -267,6 +274,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 /// Any request operation, for the client's list.
 protocol RegisteredRequest: AnyObject, Sendable {
   var lifetime: OwnerLifetime { get }
+  func willBeCancelled()
   func cancel()
 }
 

@@ -54,6 +54,16 @@ final class RequestRun: Sendable {
     var idleTimer: OneShotTimer?
     /// Until a download has its file.
     var openTimer: OneShotTimer?
+    /// The disk is asked about the file that is being sent.
+    var looksAtFile = false
+
+    /// How often it is looked whether there is still something to come of a file that is being sent. Where it has become shorter, a session
+    /// on Linux waits for the rest, and keeps a processor busy.
+    static let fileInterval = Duration.seconds(1)
+
+    var sendsFile: Bool { prepared?.body.isStreamed ?? false }
+
+    func timeUntilNextLook(_ left: Duration) -> Duration { sendsFile ? min(left, Self.fileInterval) : left }
   }
 
   /// What is taken out of a run that is over.
@@ -114,14 +124,24 @@ final class RequestRun: Sendable {
       guard isBegun else { return }
       if let download, !(try download.acquire()) {
         guard looks > 1 else { throw DownloadFile.isTaken }
-        let timer = client.timer(after: .milliseconds(50)) { [self] in inBackground { self.begin(looks: looks - 1) } }
-        state.withLock { if case .idle = $0.phase { $0.openTimer = timer } }
+        wait(looks: looks - 1)
         return
       }
       beginAttempt()
     } catch {
       end(RunOutcome(result: .failure(error)))
     }
+  }
+
+  private func wait(looks: Int) {
+    var former: OneShotTimer?
+    state.withLock { state in
+      guard case .idle = state.phase else { return }
+      former = state.openTimer
+      // Made under the lock: it may go off at once, and the next one must not be kept before it.
+      state.openTimer = client.timer(after: .milliseconds(50)) { [self] in inBackground { self.begin(looks: looks) } }
+    }
+    withExtendedLifetime(former) {}
   }
 
   /// Stops whatever is under way. Any thread; waits neither for the network nor for the disk.
@@ -157,6 +177,8 @@ final class RequestRun: Sendable {
     }
   }
 
+  private var isOver: Bool { state.withLock { if case .over = $0.phase { true } else { false } } }
+
   private func inBackground(_ body: @escaping @Sendable () -> Void) { client.inBackground(body) }
 
   // MARK: An attempt
@@ -181,19 +203,24 @@ final class RequestRun: Sendable {
     let interceptors = client.interceptors
     guard !interceptors.isEmpty else { return transfer(Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), attempt) }
     let task = Task { [self] in
-      do {
+      do throws(RequestError) {
         var urlRequest = prepared.urlRequest
-        for interceptor in interceptors { urlRequest = try await interceptor.adapt(urlRequest) }
+        for interceptor in interceptors { urlRequest = try await adapt(urlRequest, interceptor) }
         urlRequest.httpBody = prepared.urlRequest.httpBody
         try Request.check(urlRequest)
         let outgoing = Outgoing(urlRequest: urlRequest, body: prepared.body)
         inBackground { self.transfer(outgoing, attempt) }
       } catch {
-        let error = error as? RequestError ?? .interceptor(error)
         inBackground { self.end(RunOutcome(result: .failure(error), attempts: attempt - 1), isInBackground: true) }
       }
     }
     keep(task, attempt)
+  }
+
+  /// Whatever it throws is its own: an error of a request that it has sent, too. Not asked about what is over.
+  private func adapt(_ urlRequest: URLRequest, _ interceptor: any RequestInterceptor) async throws(RequestError) -> URLRequest {
+    guard !isOver else { throw .cancelled(.requested) }
+    do { return try await interceptor.adapt(urlRequest) } catch { throw .interceptor(error) }
   }
 
   /// A task belongs to the phase in which it was made. If that has passed, the task has come to its end or the run is over.
@@ -276,7 +303,7 @@ final class RequestRun: Sendable {
     guard !interceptors.isEmpty else { return follow(.asUsual, outcome, after: error, attempt) }
     let task = Task { [self] in
       var decision = RetryDecision.asUsual
-      for interceptor in interceptors where decision == .asUsual {
+      for interceptor in interceptors where decision == .asUsual && !isOver {
         decision = await interceptor.decision(after: error, head: outcome.head, attempt: attempt)
       }
       inBackground { [decision] in self.follow(decision, outcome, after: error, attempt) }
@@ -317,7 +344,7 @@ final class RequestRun: Sendable {
 
   // MARK: Limits of time
 
-  private var isStreamed: Bool { download != nil || state.withLock { $0.prepared?.body.isStreamed ?? false } }
+  private var isStreamed: Bool { download != nil || state.withLock { $0.sendsFile } }
 
   /// Downloads and uploads of files have none in total, unless it was set.
   private var totalLimit: Duration? {
@@ -347,7 +374,7 @@ final class RequestRun: Sendable {
         state.deadline = .now + limit
         state.totalTimer = client.timer(after: limit) { [weak self] in self?.timeOutInBackground() }
       }
-      if isStreamed { state.idleTimer = idleTimer(after: request.idleLimit) }
+      if isStreamed { state.idleTimer = idleTimer(after: state.timeUntilNextLook(request.idleLimit)) }
     }
   }
 
@@ -371,25 +398,33 @@ final class RequestRun: Sendable {
     }
     // Not while it waits for its turn, for the first time or after a redirect.
     let isUnderWay = place?.transfer.isUnderWay ?? false
+    var asksDisk = false
     let isIdle = state.withLock { state in
       if case .over = state.phase { return false }
       if !isUnderWay { state.lastByte = .now }
-      let left = request.idleLimit - (ContinuousClock.now - state.lastByte)
+      let silence = ContinuousClock.now - state.lastByte
+      let left = request.idleLimit - silence
       guard left > .zero else { return true }
       former = state.idleTimer
-      state.idleTimer = idleTimer(after: left)
+      state.idleTimer = idleTimer(after: state.timeUntilNextLook(left))
+      asksDisk = state.sendsFile && isUnderWay && !state.looksAtFile && silence >= State.fileInterval / 2
+      if asksDisk { state.looksAtFile = true }
       return false
     }
     withExtendedLifetime(former) {}
     if isIdle { timeOutInBackground(download?.stallFailure ?? .timedOut) }
+    if asksDisk, let place { inBackground { self.look(atFileOf: place.transfer) } }
+  }
+
+  private func look(atFileOf transfer: Transfer) {
+    let shrinkage = transfer.shrinkage
+    state.withLock { $0.looksAtFile = false }
+    if let shrinkage { timeOut(shrinkage) }
   }
 }
 
 extension RequestRun: TransferSubscriber {
-  var isWanted: Bool {
-    if state.withLock({ if case .over = $0.phase { true } else { false } }) { return false }
-    return stillMatters()
-  }
+  var isWanted: Bool { !isOver && stillMatters() }
 
   var acceptedStatus: Range<Int> { request.acceptedStatus }
 

@@ -86,6 +86,8 @@ final class Transfer: Sendable {
     var redirect: Outgoing?
     /// What the body is read from, if it was a form.
     var layout: TemporaryFile?
+    /// What the body is read from, as it was found.
+    var source: BodyFile?
     var head: ResponseHead?
     var usesSink = false
     var body = Data()
@@ -251,6 +253,8 @@ final class Transfer: Sendable {
   }
 
   private func send(_ outgoing: Outgoing) {
+    let source: BodyFile? = if case .file(let file) = outgoing.body { BodyFile(file) } else { nil }
+    state.withLock { $0.source = source }
     let session = sessions.take()
     let task = session.task(for: outgoing.urlRequest, body: outgoing.body, receiver: self)
     // Known before it begins: its end, or a redirect's next, may come at once.
@@ -266,6 +270,15 @@ final class Transfer: Sendable {
 
   /// Neither waiting for its turn, nor for files of its own.
   var isUnderWay: Bool { state.withLock { $0.phase == .underWay } }
+
+  /// Why nothing more can come of a file that is being sent: it has become shorter. Looks at the disk, which may take its time.
+  var shrinkage: RequestError? {
+    let (file, progress) = state.withLock { state -> (BodyFile?, TransferProgress) in
+      (state.phase == .underWay ? state.source : nil, state.progress)
+    }
+    guard let file, progress.bytesSent < progress.bytesToSend ?? file.length, let length = file.presentLength else { return nil }
+    return length <= progress.bytesSent && length < file.length ? file.changed : nil
+  }
 
   /// On a thread that may begin what others have asked for.
   private func end(_ result: Result<Exchange, RequestError>) {
@@ -346,7 +359,18 @@ extension Transfer: SessionTaskReceiver {
     announceProgress { $0.bytesReceived += Int64(data.count) }
   }
 
+  /// On Linux, a session sends all of a file that has become longer than it has said. A server would take the rest for another request,
+  /// and the session never comes to an end.
   func taskDidSend(_ bytes: Int64, of total: Int64?) {
+    if let total, bytes > total {
+      let surplus = state.withLock { state -> (failure: RequestError, remains: Remains)? in
+        guard state.phase == .underWay, let file = state.source else { return nil }
+        return (file.changed, Self.close(&state))
+      }
+      guard let surplus else { return }
+      surplus.remains.task?.cancel()
+      return announce(.failure(surplus.failure), to: surplus.remains, grantsHere: false)
+    }
     announceProgress { progress in
       progress.bytesSent = bytes
       progress.bytesToSend = total

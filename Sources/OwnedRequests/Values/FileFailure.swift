@@ -6,13 +6,18 @@ public struct FileFailure: Error, Sendable, CustomStringConvertible {
   public let action: String
   /// The file, as it was named in the call that failed.
   public let path: String
-  /// As in `errno.h`.
+  /// As in `errno.h`. `ENODATA` is that of a file whose length has changed while it was sent.
   public let code: Int32
 
   /// What could not be done, with which file, and the system's reason.
   public var description: String {
-    // The system would speak of a connection.
-    let reason = code == ETIMEDOUT ? "the disk has not answered for too long" : String(cString: strerror(code))
+    // The system would speak of a connection, and of data.
+    let reason =
+      switch code {
+      case ETIMEDOUT: "the disk has not answered for too long"
+      case ENODATA: "its length has changed meanwhile"
+      default: String(cString: strerror(code))
+      }
     return "can't \(action) \(path): \(reason)"
   }
 }

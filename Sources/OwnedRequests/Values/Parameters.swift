@@ -43,7 +43,7 @@ public struct Parameters: Sendable {
   /// These bytes.
   public static func data(_ data: Data, contentType: String) -> Parameters { Parameters(kind: .data(data, contentType: contentType)) }
 
-  /// The content of a file, streamed.
+  /// The content of a file, streamed. One whose length changes while it is sent fails the request, with ``RequestError/fileSystem(_:)``.
   public static func file(_ url: URL, contentType: String) -> Parameters { Parameters(kind: .file(url, contentType: contentType)) }
 }
 

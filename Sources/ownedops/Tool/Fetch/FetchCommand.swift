@@ -36,9 +36,16 @@ enum FetchCommand {
       let directory = URL(fileURLWithPath: path).deletingLastPathComponent().path
       guard made.insert(directory).inserted else { continue }
       do { try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true) } catch {
-        throw UsageError("fetch: can't make the directory \(directory): \(RawFile.message(errno))")
+        throw UsageError("fetch: can't make the directory \(directory): \(reason(for: error))")
       }
     }
+  }
+
+  /// The system's, as Foundation has kept it. `errno` may be that of a later call.
+  static func reason(for error: any Error) -> String {
+    let underlying = ((error as NSError).userInfo[NSUnderlyingErrorKey] as? any Error).map { $0 as NSError }
+    guard let underlying, underlying.domain == NSPOSIXErrorDomain else { return error.localizedDescription }
+    return RawFile.message(Int32(underlying.code))
   }
 }
 
