@@ -85,6 +85,34 @@ import Testing
     }
   }
 
+  private final class Runs: @unchecked Sendable {  // the baton holder's
+    var run: GraphRun?
+  }
+
+  /// The queue is suspended. Nobody would come to a node that is listed when its run has been cancelled.
+  @Test func aRunBeginsWhileItsOwnerEnds() {
+    ModelExplorer("graphs: run, suspended | end, reap").expectNothing(preemptions: 2) { run in
+      let (scene, other, runs) = (QueueScene(), OwnerLifetime(), Runs())
+      let graph = OperationGraph(lifetime: scene.lifetime)
+      graph.node(lifetime: other) { scene.bodies.run() }
+      scene.queue.isSuspended = true
+      LifetimeReaper.hold(scene.lifetime)
+      run.concurrently(
+        ("run", { runs.run = try? graph.run(on: scene.queue) }),
+        (
+          "end",
+          {
+            scene.end()
+            scene.lifetime.tellMembers()
+          }
+        ))
+      LifetimeReaper.resume(scene.lifetime)
+      LifetimeReaper.waitUntilIdle()
+      run.expect(runs.run?.isFinished ?? true, "the run of an owner that has ended has not finished")  // refused, if it came later
+      run.expect(scene.bodies.runs == 0, "a node ran in a suspended queue")
+    }
+  }
+
   // MARK: Nodes that get their owner
 
   /// Nodes one after the other, and an owner whose deinit waits for the last, which doesn't get it. Whoever lets go first, the deinit runs

@@ -85,6 +85,42 @@ import Testing
     }
   }
 
+  /// An event is over before a body is: its handler is not held back, but skipped. Not because a body of the owner is letting go.
+  @Test func anEventReachesAnOwnerThatABodyLetsGoOf() {
+    Self.explore("handler | end of a body") { run in
+      let holder = Holder(Owner())
+      let hold = OwnerHold.of(holder.object!)
+      guard case .begins(let body) = hold.begin() else { return run.expect(false, "nobody holds an owner that is there") }
+      let calls = ModelFlag()
+      run.concurrently(("event", { hold.callHandler(if: { true }) { _ in calls.count += 1 } }), ("end", { hold.end(body) }))
+      run.expect(calls.count == 1, "the handler was not called, though somebody holds the owner")
+      holder.object = nil
+    }
+  }
+
+  /// Whoever starts it: the queue, or somebody by hand, who is through with it when the queue has found that a body may begin.
+  @Test func anOperationThatIsOverHoldsNoOwner() {
+    ModelExplorer("holds: enqueue, wait | start").exploreQueue(preemptions: 1, reduces: true) { run, scene in
+      let holder = Holder(Owner())
+      let owner = WeakReference(holder.object!)
+      let operation = OwnerBlockOperation(holder.object!, holder.object!.lifetime) { _ in scene.bodies.run() }
+      run.concurrently(
+        (
+          "adder",
+          {
+            try? scene.queue.enqueue([operation])  // unless it has been started
+            scene.wait()
+          }
+        ), ("start", { try? operation.beginStart() }))
+      scene.wait()
+      holder.object = nil
+      run.wait("the owner goes") { owner.object == nil }
+      withExtendedLifetime(operation) {}
+    } atEnd: { run, scene in
+      run.expect(scene.bodies.runs == 1, "it ran \(scene.bodies.runs) times")
+    }
+  }
+
   @Test func theLastReferenceGoesWhileJobsRun() {
     ModelExplorer("holds: resume, wait | last reference").exploreQueue(limit: 2, preemptions: 1) { run, scene in
       let holder = Holder(Owner())

@@ -157,6 +157,13 @@ struct QueueScene: Sendable {
 
   /// A job of the owner's, which is counted.
   func add() { queue.async(lifetime: lifetime) { [bodies] in bodies.run() } }
+  /// One that keeps the object.
+  func addHolding(_ object: ModelFlag) {
+    queue.async(lifetime: lifetime) { [bodies] in
+      object.count += 1
+      bodies.run()
+    }
+  }
   func addOneThatStays() { queue.async(lifetime: lifetime) { [bodies] in bodies.runAndStay() } }
 
   func operation() -> OwnedBlockOperation { OwnedBlockOperation(lifetime: lifetime) { [bodies] in bodies.run() } }

@@ -250,6 +250,33 @@ import Testing
     }
   }
 
+  /// What it waits for is in another queue, and waits for work that comes to the task's own queue later. Of that nobody tells.
+  @Test func aTaskLooksAgainAtWhatItWaitsFor() {
+    ModelExplorer("permits: a task that waits for another queue | add what that waits for", timePasses: true).exploreQueue(preemptions: 0) {
+      run, scene in
+      let other = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+      let (awaited, behind) = (scene.operation(), scene.operation())
+      awaited.addDependency(behind)
+      other.addOperation(awaited)
+      let operation = ModelTaskOperation(lifetime: scene.lifetime) {
+        await awaited.finished()
+        scene.bodies.runAndStay()
+      }
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.addOperation(operation)
+            Platform.sleep(microseconds: 60_000)  // it has looked, and looked again
+            scene.queue.addOperation(behind)
+            scene.wait()
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 3, atOnce: 1)
+    }
+  }
+
   @Test func twoPartsOfATaskWait() {
     ModelExplorer("permits: a task that waits twice").exploreQueue(preemptions: 1) { run, scene in
       let (first, second) = (scene.operationThatStays(), scene.operationThatStays())

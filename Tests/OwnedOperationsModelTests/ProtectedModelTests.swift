@@ -63,6 +63,19 @@ import Testing
   @Test(arguments: [["read", "write"], ["read, read", "write"], ["read", "write, write"], ["write", "write"]])
   func everyTwo(_ threads: [String]) { Self.explore(threads, preemptions: 3) }
 
+  /// Such as the queue for late writes.
+  @Test func anObjectIsMadeOnce() {
+    ModelExplorer("protected: an object that is made when it is needed: ask | ask").expectNothing(preemptions: 2) { run in
+      final class Objects: @unchecked Sendable {  // the baton holder's
+        var all: [ModelFlag] = []
+      }
+      let (lazy, objects) = (LazyObject(), Objects())
+      let ask: @Sendable () -> Void = { objects.all.append(lazy.object { ModelFlag() }) }
+      run.concurrently(("one", ask), ("other", ask))
+      run.expect(objects.all.count == 2 && objects.all[0] === objects.all[1], "two were made")
+    }
+  }
+
   @Test(arguments: [["read", "read", "write"], ["read", "write", "write"]])
   func someThree(_ threads: [String]) { Self.explore(threads, preemptions: 2) }
 }

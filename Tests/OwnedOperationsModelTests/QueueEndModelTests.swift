@@ -53,6 +53,84 @@ import Testing
     }
   }
 
+  /// The same with what tells the queue in any other build: nobody has haste, because the owner was at rest when it was asked.
+  @Test func whatIsAddedWhileAnOwnerEndsAtRestIsReleased() {
+    Self.exploreRest("async, wait, async, suspended | end at rest") { run, scene, probe in
+      run.concurrently(("adder", { probe.give { scene.addHolding($0) } }), ("end", { scene.end() }))
+      run.wait("release of what was captured") { probe.isGone }
+    }
+  }
+
+  /// Who has added work is sure that the owner is not at rest.
+  @Test func whatWasAddedBeforeTheEndIsReleasedAtOnce() {
+    Self.exploreRest("async, wait, async, end, suspended | async") { run, scene, probe in
+      run.concurrently(
+        (
+          "adder",
+          {
+            probe.give { scene.addHolding($0) }
+            scene.end()
+          }
+        ), ("other", { scene.add() }))
+      let start = ModelRun.now
+      run.wait("release of what was captured") { probe.isGone }
+      run.expect(ModelRun.now - start < 100_000_000, "it went when a timer had gone off")
+    }
+  }
+
+  private static func exploreRest(
+    _ name: String, _ location: SourceLocation = #_sourceLocation, _ threads: @escaping @Sendable (ModelRun, QueueScene, Probe) -> Void
+  ) {
+    var explorer = ModelExplorer("queue: \(name)", timePasses: true)
+    explorer.gathers = true
+    explorer.exploreQueue(preemptions: 2, reduces: true, location) { run, scene in
+      scene.addAndWait(1)
+      scene.queue.isSuspended = true
+      threads(run, scene, Probe())
+    } atEnd: { run, scene in
+      run.expect(scene.queue.operationCount == 0, "\(scene.queue.operationCount) are left")
+      scene.expectStatistics(run)
+    }
+  }
+
+  /// An object that is captured, and is to go.
+  private final class Probe: @unchecked Sendable {  // the baton holder's
+    private var object: ModelFlag?
+    private weak var reference: ModelFlag?
+
+    init() {
+      object = ModelFlag()
+      reference = object
+    }
+
+    func give(_ body: (ModelFlag) -> Void) { if let object = object.take() { body(object) } }
+    var isGone: Bool { reference == nil }
+  }
+
+  @Test func anOwnerIsDrainedOrItsTimeIsUp() {
+    ModelExplorer("queue: async, drain | time-out", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1, reduces: true) {
+      run, scene in
+      let isDone = ModelFlag()
+      scene.addOneThatStays()
+      run.concurrently(
+        (
+          "drain",
+          {
+            let isOver = Semaphore()
+            Task(executorPreference: ModelTaskExecutor()) {
+              isDone.isSet = await scene.lifetime.drain(on: scene.queue, timeout: .seconds(1))
+              isOver.signal()
+            }
+            isOver.wait()
+            run.expect(!scene.lifetime.isAlive, "the owner that was drained is alive")
+            run.expect(!isDone.isSet || scene.bodies.runs == 1 && scene.bodies.inside == 0, "it was drained, and its work is not over")
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expectStatistics(run)
+    }
+  }
+
   /// Two who hold a queue that nobody else holds.
   private static func held() -> (Holder<OwnerScopedQueue>, Holder<OwnerScopedQueue>, WeakReference<OwnerScopedQueue>) {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)

@@ -151,6 +151,41 @@ import Testing
     }
   }
 
+  private final class Sharing: OperationOwner, Sendable {
+    let lifetimeToken: OwnerLifetime.Token
+    init(_ token: OwnerLifetime.Token) { lifetimeToken = token }
+  }
+
+  /// Of two objects with one token, that to which the lifetime is not bound.
+  @Test func aJobOfAnObjectThatSharesItsTokenAndTheEnd() {
+    ModelExplorer("queue: async, async of a second object, wait | end").exploreQueue(preemptions: 1, reduces: true) { run, scene in
+      let token = OwnerLifetime.Token()
+      let (first, second) = (Sharing(token), Sharing(token))
+      scene.queue.async(owner: first) { _ in scene.bodies.run() }
+      scene.wait()
+      run.concurrently(
+        (
+          "adder",
+          {
+            for _ in 0..<2 { scene.queue.async(owner: second) { _ in scene.bodies.run() } }
+            scene.wait()
+          }
+        ),
+        (
+          "end",
+          {
+            token.lifetime.end()
+            scene.bodies.hasEnded = true
+          }
+        ))
+      withExtendedLifetime((first, second)) {}
+    } atEnd: { run, scene in
+      // One worker: the start of one job may have been under way.
+      run.expect(scene.bodies.startsAfterEnd <= 1, "\(scene.bodies.startsAfterEnd) jobs began after the end")
+      scene.expectStatistics(run)
+    }
+  }
+
   @Test func anOperationAndItsCancellation() {
     ModelExplorer("queue: addOperation, wait | cancel").exploreQueue(preemptions: 1, deeper: nil) { run, scene in
       let operation = scene.operation()

@@ -106,6 +106,30 @@ import Testing
     }
   }
 
+  /// A lifetime that the look misses, because it has work, is found by the next: of that somebody else is in charge then.
+  @Test func aQueueThatIsIdleAgainIsTidiedUpAgain() {
+    ModelExplorer("queue: async of a lifetime, wait, claim | tidy up").exploreQueue(reduces: true) { run, scene in
+      scene.addAndWait(1)
+      guard let reference = scene.queue.reference, reference.claimTidyUp() else { return run.expect(false, "somebody else tidies up") }
+      let (lifetime, isClaimed) = (Holder(OwnerLifetime()), ModelFlag())
+      let isThere = WeakReference(lifetime.object!)
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.async(lifetime: lifetime.object!) { scene.bodies.run() }
+            scene.wait()
+            isClaimed.isSet = reference.claimTidyUp()  // as the worker does that leaves last
+            lifetime.object = nil
+          }
+        ), ("tidy up", { reference.tidyUp() }))
+      if isClaimed.isSet { reference.tidyUp() }
+      run.wait("the queue forgets the lifetime") { isThere.object == nil }
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 2)
+    }
+  }
+
   /// The idle queue may forget its owner at any moment, and not that it is suspended.
   @Test func anIdleQueueIsTidiedWhileAnOwnerIsSuspended() {
     ModelExplorer("queue: suspend the owner, async, resume it, wait | tidy up", timePasses: true).exploreQueue { run, scene in

@@ -94,6 +94,30 @@ import Testing
     }
   }
 
+  /// Who hands over has all handed over that was added before, also what the timer has just taken.
+  @Test func whoHandsOverWaitsForTheTimer() {
+    ModelExplorer("relay: add without haste, hand over", earlyTimeouts: 1, timePasses: true).expectNothing(preemptions: 3) { run in
+      let handed = ModelFlag()
+      let place = ModelPoint()
+      let gatherer = Gatherer<ModelFlag> { flags in
+        place.pass()  // others may come before it is done
+        handed.count += flags.count
+      }
+      run.concurrently(
+        (
+          "one",
+          {
+            gatherer.add(ModelFlag())
+            gatherer.handOver()
+            run.expect(handed.count == 1, "it was not handed over")
+            gatherer.add(ModelFlag())
+            if gatherer.isEmpty { run.expect(handed.count == 2, "nothing is left, and one was not handed over") }
+          }
+        ))
+      run.wait("the timer") { handed.count == 2 }
+    }
+  }
+
   /// Two units are over, and each has the progress told unless that is on its way. Observers may hold up either.
   @Test func aProgressIsToldTheNewestCount() {
     ModelExplorer("progress: add, tell | add, tell").expectNothing(preemptions: 3) { run in
@@ -148,6 +172,26 @@ import Testing
         ))
       relay.waitUntilIdle()
       run.expect(first.count == 1 && second.count == 1, "the steps were taken \(first.count) times and \(second.count) times")
+    }
+  }
+
+  /// A thread that has run one body parks, and runs the next.
+  @Test func aParkedThreadRunsWhatComesNext() {
+    var explorer = ModelExplorer("spare threads: run, run | run")
+    explorer.exploresBackground = true
+    explorer.expectNothing(preemptions: 2, reduces: true) { run in
+      let threads = SpareThreads(most: 1)
+      let ran = Semaphore()
+      threads.run { ran.signal() }
+      run.concurrently(
+        (
+          "one",
+          {
+            for _ in 0..<2 { threads.run { ran.signal() } }
+          }
+        ), ("other", { threads.run { ran.signal() } }))
+      for _ in 0..<4 { ran.wait() }
+      threads.endParked()
     }
   }
 

@@ -32,6 +32,17 @@ import Testing
     #expect(log.lines.isEmpty)
   }
 
+  /// The queue forgets an owner that has nothing to do, and lets go of its lifetime in the background. That is waited for.
+  @Test func aLifetimeThatIsOnlyDroppedEndsThere() {
+    let queue = OwnerScopedQueue(virtualTime: time)
+    var owner: OwnerLifetime? = OwnerLifetime()
+    owner?.onEnd { [log] _ in log.add("end") }
+    if let owner { queue.async(lifetime: owner) { [log] in log.add("job") } }
+    time.runUntilIdle()
+    owner = nil
+    #expect(log.lines == ["job", "end"])
+  }
+
   @Test func delaysAreDueInTheOrderOfTheirDeadlines() {
     let queue = OwnerScopedQueue(virtualTime: time)
     let owner = OwnerLifetime()

@@ -193,7 +193,7 @@ final class LazyObject: Sendable {
     if let known = made(Object.self) { return known }
     let new = make()
     let first = lock.withLock {
-      let first = known ?? new
+      let first = Mutation.lazyObjectIsMadeTwice.isOn ? new : known ?? new
       known = first
       return first
     }

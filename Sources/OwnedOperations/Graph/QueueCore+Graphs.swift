@@ -111,7 +111,8 @@ extension Scheduler {
     let isBundle = number >= run.structure.nodeCount
     let attributes = run.arrays.attributes[Int(isBundle ? run.nodes(of: number)[0] : number)]
     let ownerQueue = run.ownerQueue(attributes.lifetime)
-    guard run.cancellations[attributes.lifetime].load(ordering: .relaxed) == 0, !ownerQueue.hasEnded else { return false }
+    let isCancelled = run.cancellations[attributes.lifetime].load(ordering: .relaxed) != 0 && !Mutation.cancelledNodeIsListed.isOn
+    guard !isCancelled, !ownerQueue.hasEnded else { return false }
     if isBundle {
       for node in run.nodes(of: number) { run.markListed(node) }
     } else {

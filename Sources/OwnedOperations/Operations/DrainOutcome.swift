@@ -39,9 +39,11 @@ final class DrainOutcome: Sendable {
   /// Once.
   func settled() async -> Bool {
     await withCheckedContinuation { continuation in
+      let former = Mutation.drainLooksTooEarly.isOn ? state.withLock { $0.isDone } : nil
       let isDone = state.withLock { state in
-        if state.isDone == nil { state.waiting = continuation }
-        return state.isDone
+        let isDone = Mutation.drainLooksTooEarly.isOn ? former : state.isDone
+        if isDone == nil { state.waiting = continuation }
+        return isDone
       }
       if let isDone { continuation.resume(returning: isDone) }
     }

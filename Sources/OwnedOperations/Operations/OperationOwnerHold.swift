@@ -44,7 +44,7 @@ final class OperationOwnerHold: Sendable {
   /// - Returns: whether the owner is held: by this reference, or by one that was there before.
   private func keep(_ new: Retained<AnyObject>) -> Bool {
     let (isKept, isOver) = state.withLock { state -> (Bool, Bool) in
-      guard !state.isOver, state.object == nil else { return (false, state.isOver) }
+      guard !state.isOver || Mutation.ownerIsHeldAfterTheEnd.isOn, state.object == nil else { return (false, state.isOver) }
       state.object = new
       return (true, false)
     }

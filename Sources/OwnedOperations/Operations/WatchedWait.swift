@@ -116,7 +116,7 @@ enum WatchedWaits {
         entry.time = nil
         entries[entry.wait] = entry
       }
-      next = .max
+      if !Mutation.waitsAreLookedAtOnce.isOn { next = .max }
       setTimer(earliest)
       return due.map(\.wait)
     }
@@ -146,7 +146,7 @@ enum WatchedWaits {
   private static func beginRound() {
     let due = state.withLock { $0.takeDue(Uptime.now) }
     guard !due.isEmpty else { return }
-    DispatchQueue(label: "OwnedOperations.waits.round", qos: .userInitiated).async { look(at: due) }
+    ThreadStart.on(DispatchQueue(label: "OwnedOperations.waits.round", qos: .userInitiated)) { look(at: due) }
   }
 
   private static func look(at waits: [WatchedWait]) {

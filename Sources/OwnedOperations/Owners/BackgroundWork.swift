@@ -11,16 +11,11 @@ package enum BackgroundWork {
     let end = DispatchTime.now() + .seconds(seconds)
     for _ in 0..<mostRounds {
       guard !(LifetimeReaper.isIdle && DeferredCalls.isIdle && DeferredReleases.isIdle) else { return }
-      for pass in [LifetimeReaper.pass, DeferredCalls.add, pass] {
+      for pass in [LifetimeReaper.pass, DeferredCalls.add, DeferredReleases.pass] {
         let signal = Semaphore()
         pass { signal.signal() }
         guard signal.wait(until: end) else { return }
       }
     }
-  }
-
-  /// Calls the body when what was handed over before has been released.
-  private static func pass(_ body: @escaping @Sendable () -> Void) {
-    DeferredReleases.add(RelaySteps(count: 1) { _ in body() })
   }
 }

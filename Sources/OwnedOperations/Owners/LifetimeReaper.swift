@@ -27,21 +27,15 @@ enum LifetimeReaper {
   /// - Parameter hasHaste: the members hear of it at once, and not only within a tenth of a second.
   static func reap(_ lifetime: OwnerLifetime, hasHaste: Bool = true) {
     if !held.isEmpty, held.contains(lifetime.id) { return }
-    guard hasHaste || isPartOfModel else { return resting.add(lifetime) }
+    guard hasHaste || Haste.isForced else {
+      if !Mutation.restingMembersAreForgotten.isOn { resting.add(lifetime) }
+      return
+    }
     relay.add(RelaySteps(count: 1) { _ in sweep(lifetime) })
   }
 
-  private static var hasResting: Bool { !isPartOfModel && !resting.isEmpty }
-  private static func handOverResting() { if hasResting { resting.handOver() } }
-
-  /// A model's run leaves nothing to the next.
-  private static var isPartOfModel: Bool {
-    #if OWNED_OPERATIONS_MODEL
-      ModelRun.thread != nil
-    #else
-      false
-    #endif
-  }
+  private static var hasResting: Bool { !Haste.isForced && !resting.isEmpty }
+  private static func handOverResting() { if !Haste.isForced { resting.handOver() } }
 
   /// Ends the lifetime in the background, for those who may not run its hooks. Any thread.
   static func end(_ lifetime: OwnerLifetime, _ reason: OwnerEndReason) {
@@ -65,7 +59,8 @@ enum LifetimeReaper {
     DeferredReleases.add(member)
   }
 
-  static var isIdle: Bool { relay.isAtRest }
+  /// Those at rest are asked first: they come to the relay.
+  static var isIdle: Bool { !hasResting && relay.isAtRest }
 
   /// Calls the body when those handed over before have been swept, and told as far as they were.
   static func pass(_ body: @escaping @Sendable () -> Void) {
@@ -109,6 +104,6 @@ enum LifetimeReaper {
       relay.waitUntilIdle()
       DeferredCalls.waitUntilIdle()
       DeferredReleases.waitUntilIdle()
-    } while !(relay.isAtRest && DeferredCalls.isIdle && DeferredReleases.isIdle && !DeferredReleases.hasGathered && !hasResting)
+    } while !(isIdle && DeferredCalls.isIdle && DeferredReleases.isIdle)
   }
 }

@@ -124,14 +124,16 @@ final class OwnerHold: Sendable {
 
   /// Retains the object for a body, which is to ask `mayBegin`. Nil if it has gone.
   func retain() -> Retained<AnyObject>? {
-    change(by: Self.oneBody &+ Self.oneChanging)
+    if !Mutation.bodyIsCountedLate.isOn { change(by: Self.oneBody &+ Self.oneChanging) }
     references.pass()
-    guard let object = object.retain() else {
+    let retained = object.retain()
+    if Mutation.bodyIsCountedLate.isOn { change(by: Self.oneBody &+ Self.oneChanging) }
+    guard let retained else {
       countedOut(change(by: 0 &- Self.oneBody &- Self.oneChanging))
       return nil
     }
     change(by: 0 &- Self.oneChanging)
-    return object
+    return retained
   }
 
   /// Whether somebody other than bodies holds the object, which the caller holds as a body.
@@ -177,9 +179,10 @@ final class OwnerHold: Sendable {
 
   /// The body is over, or doesn't begin.
   func end(_ object: Retained<AnyObject>) {
-    change(by: Self.oneChanging)
+    if !Mutation.bodyLetsGoUnannounced.isOn { change(by: Self.oneChanging) }
     references.pass()
     object.release()
+    if Mutation.bodyLetsGoUnannounced.isOn { change(by: Self.oneChanging) }
     countedOut(change(by: 0 &- Self.oneBody &- Self.oneChanging))
   }
 

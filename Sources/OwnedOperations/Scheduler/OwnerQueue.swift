@@ -70,7 +70,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   func changeUnfinished(by count: Int) {
     let wasAtRest = unfinished == 0
     unfinished += count
-    if wasAtRest != (unfinished == 0) { rest.store(!wasAtRest, ordering: .relaxed) }
+    if wasAtRest != (unfinished == 0), !wasAtRest || !Mutation.workDoesNotEndTheRest.isOn { rest.store(!wasAtRest, ordering: .relaxed) }
     guard let awaited else { return }
     if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
   }

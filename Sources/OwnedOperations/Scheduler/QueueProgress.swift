@@ -22,11 +22,12 @@ final class QueueProgress: Sendable {
   /// last that is told is the newest.
   func tell() {
     // An exchange, to see what was added by those who have found this on its way.
-    _ = isOnItsWay.exchange(false, ordering: .acquiringAndReleasing)
+    if !Mutation.tellerComesOffLate.isOn { _ = isOnItsWay.exchange(false, ordering: .acquiringAndReleasing) }
     var told: Int
     repeat {
       told = completed.load(ordering: .acquiring)
       foundationProgress.completedUnitCount = Int64(told)
     } while completed.load(ordering: .acquiring) != told && !Mutation.oldCountIsToldLast.isOn
+    if Mutation.tellerComesOffLate.isOn { _ = isOnItsWay.exchange(false, ordering: .acquiringAndReleasing) }
   }
 }

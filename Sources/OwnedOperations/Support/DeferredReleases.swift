@@ -39,12 +39,18 @@ enum DeferredReleases {
 
   /// For tests. Returns when everything handed over has been released. Not from inside a deinit that runs here.
   static func waitUntilIdle() {
-    gatherer.handOver()
+    handOverGathered()
     relay.waitUntilIdle()
   }
 
-  /// For tests. What is released without haste may be waiting still.
-  static var isIdle: Bool { relay.isAtRest }
+  /// What is released without haste is asked for first: it comes to the relay.
+  static var isIdle: Bool { !hasGathered && relay.isAtRest }
+
+  /// Calls the body when what was handed over before has been released, or is just being released.
+  static func pass(_ body: @escaping @Sendable () -> Void) {
+    handOverGathered()
+    relay.add(RelaySteps(count: 1) { _ in body() })
+  }
 
   // MARK: Without haste
 
@@ -53,14 +59,11 @@ enum DeferredReleases {
   /// Releases objects within a tenth of a second: to wake a thread for each would cost more than all the rest. For what is small and keeps
   /// nothing of the user's that nobody else holds.
   static func addWithoutHaste<Object: AnyObject>(_ objects: consuming [Object]) {
-    #if OWNED_OPERATIONS_MODEL
-      if ModelRun.thread != nil { return add(contentsOf: objects) }  // a run leaves nothing to the next
-    #endif
-    gatherer.add(contentsOf: objects)
+    if Haste.isForced { add(contentsOf: objects) } else { gatherer.add(contentsOf: objects) }
   }
 
-  /// For tests.
-  static var hasGathered: Bool { !gatherer.isEmpty }
+  private static var hasGathered: Bool { !Haste.isForced && !gatherer.isEmpty }
+  private static func handOverGathered() { if !Haste.isForced { gatherer.handOver() } }
 }
 
 /// Code of the user's that the library calls in the background, and which may block: `didCancel`, observers, hooks.

@@ -152,7 +152,7 @@ final class Relay: Sendable {
   }
 
   private func start(_ new: Runner) {
-    SpareThreads.run { [self] in run(new) }
+    SpareThreads.shared.run { [self] in run(new) }
   }
 
   // MARK: Running
@@ -343,7 +343,7 @@ private enum RelayWatch {
       defer { watched.isRunning = true }
       return !watched.isRunning
     }
-    if isFirst { SpareThreads.run { run() } }
+    if isFirst { SpareThreads.shared.run { run() } }
   }
 
   private static func run() {

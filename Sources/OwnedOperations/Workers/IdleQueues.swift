@@ -20,9 +20,7 @@ enum IdleQueues {
 
   /// The queue has no work and no worker. Any thread, outside locks.
   static func note(_ queue: any IdleQueue) {
-    #if OWNED_OPERATIONS_MODEL
-      if ModelRun.thread != nil { return }  // scenarios tidy up themselves
-    #endif
+    if Haste.isForced { return }  // scenarios tidy up themselves
     guard queue.claimTidyUp() else { return }
     let (isTimerDue, queues) = state.withLock { state in
       state.queues.append(queue)

@@ -289,8 +289,10 @@ extension QueueReference: IdleQueue {
   func claimTidyUp() -> Bool { !isToBeTidied.exchange(true, ordering: .acquiringAndReleasing) }
 
   func tidyUp() {
-    isToBeTidied.store(false, ordering: .releasing)
+    // First: who finds the queue idle after the look has it looked at again.
+    if !Mutation.idleQueueIsTidiedOnce.isOn { isToBeTidied.store(false, ordering: .releasing) }
     whileThere { $0.tidyUp() }
+    if Mutation.idleQueueIsTidiedOnce.isOn { isToBeTidied.store(false, ordering: .releasing) }
   }
 }
 

@@ -12,9 +12,14 @@ final class SharedOwnerBody: WorkRecord {
 
   func begin(_ piece: UInt32, at index: Int, on worker: AnyObject) {
     let worker = Worker.of(worker)
-    guard worker.mayStart else { return worker.end(index, .skipped) }
+    guard mayStart(worker) else { return worker.end(index, .skipped) }
     switch hold.begin() {
     case .begins(let owner):
+      // Asked again, last, as for any job: to find out who holds the owner may take a while.
+      guard mayStart(worker) else {
+        worker.end(index, .skipped)
+        return hold.end(owner)
+      }
       worker.beginJob()
       hold.call(body, with: owner)
       worker.end(index, .succeeded)
@@ -23,4 +28,6 @@ final class SharedOwnerBody: WorkRecord {
     case .gone: worker.end(index, .skipped)
     }
   }
+
+  private func mayStart(_ worker: Worker) -> Bool { worker.mayStart || Mutation.sharedJobSkipsTheLifetime.isOn }
 }

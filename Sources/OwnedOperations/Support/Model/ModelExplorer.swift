@@ -17,6 +17,8 @@
     var earlyTimeouts = 0
     /// Whether it is explored, too, what threads of the library's do meanwhile: what is released and told in the background.
     var exploresBackground = false
+    /// Whether what the library does without haste waits for its timers: what is released then, members at rest, idle queues.
+    var gathers = false
 
     init(_ name: String) { self.name = name }
 
@@ -129,6 +131,7 @@
       defer { Self.oneAtATime.unlock() }
       let run = ModelRun(
         strategy, timePasses: timePasses, earlyTimeouts: earlyTimeouts, exploresBackground: exploresBackground, isTraced: isTraced)
+      run.gathers = gathers
       run.run(scenario)
       return run
     }

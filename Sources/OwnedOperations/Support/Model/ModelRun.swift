@@ -60,6 +60,8 @@
     private(set) var trace: [String]?
     /// Hears of each point, for counts. Set before the run.
     var listener: ((_ thread: Int, _ call: StaticString, _ object: ModelObject, _ use: Use) -> Void)?
+    /// Whether what the library does without haste waits for its timers, as in any other build.
+    var gathers = false
     private let isOver = Dispatch.DispatchSemaphore(value: 0)
     /// Whether points are decisions. Not while a scenario is set up, nor when its threads are over.
     private var branches = false
@@ -96,6 +98,9 @@
       }
       Self.current = nil
     }
+
+    /// Of the calling thread: it belongs to a run in which nothing waits that is done without haste.
+    static var hasHaste: Bool { thread != nil && current?.gathers == false }
 
     // MARK: For scenarios
 

@@ -67,8 +67,16 @@ enum Mutation: String, CaseIterable {
   case nobodyTakesOver
   /// The timer of what is released without haste says that it isn't set any more when it has taken what there was.
   case gathererForgetsItsTimer
+  /// Who hands over what was gathered doesn't wait for a timer that has taken it and not handed it over.
+  case handOverOvertakesTheTimer
   /// Who has told a progress an old count doesn't look again.
   case oldCountIsToldLast
+  /// Who tells a progress says that it is not on its way any more when it has told it.
+  case tellerComesOffLate
+  /// A thread that is called stays among those that are parked until it wakes.
+  case parkedThreadIsCalledTwice  // aParkedThreadRunsWhatComesNext
+  /// A thread is called before its work is there.
+  case parkedThreadIsCalledTooEarly  // aParkedThreadRunsWhatComesNext
 
   // Owners that only their bodies hold, and blocks of dispatch queues: HoldModelTests
   /// A block that has been claimed runs without a look at the lifetime.
@@ -85,6 +93,12 @@ enum Mutation: String, CaseIterable {
   case workInHandOutlivesTheCancel  // aJobInHandIsCancelledWithAllOthers
   /// A delayed block that is handed over when its lifetime has just ended keeps what it captured until its time.
   case delayedBlockMissesTheEnd  // whatIsDelayedIsReleasedAtTheEnd
+  /// A body is counted when it has taken its reference.
+  case bodyIsCountedLate  // noBodyBeginsWhenOnlyBodiesHoldTheOwner
+  /// A body lets go of its reference before it says that it is about to.
+  case bodyLetsGoUnannounced  // anEventReachesAnOwnerThatABodyLetsGoOf
+  /// A queue that was on its way holds the owner for an operation that is over.
+  case ownerIsHeldAfterTheEnd  // anOperationThatIsOverHoldsNoOwner
   /// Work is held back without a look whether the last body has gone meanwhile.
   case heldBackWorkIsForgotten
   /// A worker with work in hand lets go of an owner on its thread if somebody else holds it, who may let go first.
@@ -101,6 +115,8 @@ enum Mutation: String, CaseIterable {
   // Queues: QueueModelTests
   /// A job that has been claimed runs without a look at the lifetime.
   case jobSkipsTheLifetime  // aJobAndTheEndOfItsOwner
+  /// A job of an object that shares its token runs without a look at the lifetime.
+  case sharedJobSkipsTheLifetime  // aJobOfAnObjectThatSharesItsTokenAndTheEnd
   /// A thread that has seen that no worker is due parks without another look under the lock.
   case parksWithoutLooking
   /// A thread that takes a worker leaves those that are due, too, to whoever comes by.
@@ -141,6 +157,8 @@ enum Mutation: String, CaseIterable {
   case workInHandStays  // aBatchInHandIsCancelled
   /// What several workers give back comes in the order in which they took it, each before the one that took earlier.
   case batchesComeBackReversed  // twoBatchesComeBackInTheirOrder
+  /// A queue that is idle again while it is tidied up is not tidied up again.
+  case idleQueueIsTidiedOnce  // aQueueThatIsIdleAgainIsTidiedUpAgain
   /// An owner that is suspended goes on when the idle queue has forgotten it and it comes back.
   case suspensionIsForgotten  // anIdleQueueIsTidiedWhileAnOwnerIsSuspended
 
@@ -153,6 +171,12 @@ enum Mutation: String, CaseIterable {
   // Queues that go, and owners that end: QueueEndModelTests
   /// What an owner had pending stays in the queue after its end until its turn comes.
   case workStaysAfterTheEnd  // whatIsSuspendedIsReleasedAtTheEnd
+  /// Members that were at rest when their owner ended are never told.
+  case restingMembersAreForgotten  // whatIsAddedWhileAnOwnerEndsAtRestIsReleased
+  /// An owner that gets work counts as one at rest until that is over.
+  case workDoesNotEndTheRest  // whatWasAddedBeforeTheEndIsReleasedAtOnce
+  /// Who waits for the end of a drain looks, outside of the lock, whether it is over.
+  case drainLooksTooEarly  // anOwnerIsDrainedOrItsTimeIsUp
   /// A thread keeps the queue of the worker that it has run last, until it runs another or gives up parking.
   case parkedThreadKeepsItsQueue  // theQueueGoesWhileTheParkedThreadGivesUp
   /// A thread on which a queue goes counts as looking for work meanwhile.
@@ -237,6 +261,8 @@ enum Mutation: String, CaseIterable {
   case taskYieldsTwice
   /// The scheduler hears of a wait of a task after the lock, and perhaps after its end.
   case taskYieldsAfterItsWait
+  /// The timer of tasks that wait is set once.
+  case waitsAreLookedAtOnce  // aTaskLooksAgainAtWhatItWaitsFor
   /// The task of an operation that has been cancelled waits for a permit.
   case cancelledTaskNeedsAPermit
 
@@ -259,6 +285,8 @@ enum Mutation: String, CaseIterable {
   case nodeSkipsTheLifetime
   /// A worker and a canceller both have one node in hand.
   case nodeIsClaimedTwice
+  /// A node becomes ready, and is listed, though its run has been cancelled.
+  case cancelledNodeIsListed  // aRunBeginsWhileItsOwnerEnds
   /// Two predecessors that finish at once count as one.
   case predecessorIsMiscounted
   /// Somebody waits without looking, under the lock, whether the run has finished.
@@ -301,6 +329,8 @@ enum Mutation: String, CaseIterable {
   case writerOverlooksTheTicket
   /// A writer says that it sleeps after it has looked whether it has to.
   case writerSleepsUnseen
+  /// Of two who make an object that is made when it is needed each has its own.
+  case lazyObjectIsMadeTwice  // anObjectIsMadeOnce
 
   #if OWNED_OPERATIONS_MODEL
     private static let active = ProcessInfo.processInfo.environment["MODEL_MUTATION"].flatMap(Mutation.init)
