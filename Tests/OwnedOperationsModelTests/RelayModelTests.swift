@@ -175,6 +175,27 @@ import Testing
     }
   }
 
+  /// The watch finds that a runner has stood still, though it is only between two steps. What comes later must not be gathered in the
+  /// segment while the other runner is about to claim there.
+  @Test func aRunnerThatIsReplacedTooEarlyLeavesAfterItsStep() {
+    var explorer = ModelExplorer("relay: release, release: look, look | release")
+    explorer.exploresBackground = true
+    explorer.expectNothing(preemptions: 2, reduces: true) { run in
+      let relay = Relay()
+      let gone = ModelFlag()
+      for _ in 0..<2 { relay.release(Value(gone)) }
+      run.concurrently(
+        (
+          "watch",
+          {
+            for _ in 0..<2 { _ = relay.look() }
+          }
+        ), ("other", { relay.release(Value(gone)) }))
+      relay.waitUntilIdle()
+      run.expect(gone.count == 3, "\(gone.count) of three have gone")
+    }
+  }
+
   /// A thread that has run one body parks, and runs the next.
   @Test func aParkedThreadRunsWhatComesNext() {
     var explorer = ModelExplorer("spare threads: run, run | run")

@@ -338,6 +338,41 @@ private final class Probe: Sendable {
     withExtendedLifetime(observation) {}
   }
 
+  /// Lets go of the owner, its last reference, when work is added to its queue: while whoever adds that is still inside of the call.
+  private final class Forgetful: QueueDriver {
+    final class Owner: OperationOwner, Sendable {
+      let lifetimeToken = OwnerLifetime.Token()
+    }
+
+    let owner = Guarded<Owner?>(Owner())
+    let isGone = Journal<Bool>()
+
+    func add(_ step: DrivenStep) {
+      weak var former: Owner?
+      owner.withLock { owner in
+        former = owner
+        owner = nil
+      }
+      isGone.write(former == nil)
+    }
+    func add(_ call: DrivenCall, after delay: Duration) {}
+    func drive(until isOver: () -> Bool, for wait: @autoclosure () -> String) {}
+    func choose(among count: Int) -> Int { 0 }
+  }
+
+  @Test func whoAddsAHandlersCallHoldsNoOwner() async throws {
+    let client = server.client()
+    let driver = Forgetful()
+    let queue = OwnerScopedQueue(name: nil, maxConcurrentOperationCount: 1, driver: driver, isShuffled: false)
+    _ = try driver.owner.withLock { owner in
+      client.send(Request(.get, "held?id=unheld"), owner: try #require(owner), decoding: .data, on: queue) { _, _ in }
+    }
+    try await server.reaches(.open, of: "unheld", 1)
+    try await server.release("unheld")
+    try await driver.isGone.reaches(1)
+    #expect(driver.isGone.entries == [true])
+  }
+
   @Test func cancellingATaskCancelsItsRequest() async throws {
     let client = server.client()
     let task = Task { try await client.response(to: Request(.get, "hang?id=task"), lifetime: OwnerLifetime(), decoding: .data) }

@@ -98,6 +98,9 @@ final class OwnerHold: Sendable {
   /// False for an object that was deinitialising already.
   var isOfObject: Bool { object.address != nil }
 
+  /// Takes no reference, where the runtime tells.
+  var isObjectAlive: Bool { object.isAlive }
+
   func refers(to other: AnyObject) -> Bool { object.refers(to: other) }
 
   fileprivate var address: UnsafeMutableRawPointer? { object.address }

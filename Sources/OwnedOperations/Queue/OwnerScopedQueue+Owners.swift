@@ -66,6 +66,15 @@ extension OwnerScopedQueue {
     }
   }
 
+  /// Adds a job for somebody who does not hold its owner.
+  /// - Parameter hold: nil for the object that the lifetime is bound to.
+  func submit(
+    _ body: @escaping ErasedOwnerBody.Body, _ lifetime: OwnerLifetime, _ hold: OwnerHold?, _ priority: Operation.QueuePriority = .normal
+  ) {
+    guard lifetime.isAlive else { return refusedJobs.add() }
+    submit(.ownerJob(body, heldBy: hold), lifetime: Borrowed(lifetime), priority: priority)
+  }
+
   // MARK: Delayed jobs
 
   /// Adds a job when the delay has passed, unless the owner ends first. What it captured is released at the owner's end, not at the
@@ -105,10 +114,7 @@ extension OwnerScopedQueue {
   ) {
     let erased = ErasedOwnerBody.erase(body)
     let hold = lifetime.holdUnlessBound(to: owner)
-    add(after: delay, lifetime) { [self] in
-      guard lifetime.isAlive else { return refusedJobs.add() }
-      submit(.ownerJob(erased, heldBy: hold), lifetime: Borrowed(lifetime), priority: priority)
-    }
+    add(after: delay, lifetime) { [self] in submit(erased, lifetime, hold, priority) }
   }
 
   /// Adds a job when the delay has passed, unless the lifetime ends first. What it captured is released at that end, not at the deadline.

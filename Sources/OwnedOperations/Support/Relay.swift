@@ -82,8 +82,12 @@ final class Relay: Sendable {
   @exclusivity(unchecked) nonisolated(unsafe) private var sighting = Sighting()
 
   private static let mostPooled = 16
-  /// Together some twenty microseconds.
-  private static let spins = 20
+  #if OWNED_OPERATIONS_MODEL
+    private static let spins = 1
+  #else
+    /// Together some twenty microseconds.
+    private static let spins = 20
+  #endif
   private static let pauses = 30
   private static let few = 64
   /// Looks at an idle relay before the watch leaves it.
@@ -247,7 +251,8 @@ final class Relay: Sendable {
     batch.finished += taken
     guard batch.finished == batch.count else { return }
     if taken > 0 { unfinished -= 1 }
-    if batch.runners == 0, pool.count < Self.mostPooled, let segment = batch as? ReleaseSegment {
+    let isLeft = batch.runners == 0 || Mutation.segmentIsUsedAgainTooEarly.isOn
+    if isLeft, pool.count < Self.mostPooled, let segment = batch as? ReleaseSegment {
       segment.reset()
       pool.append(segment)
     }
@@ -274,9 +279,9 @@ final class Relay: Sendable {
     return true
   }
 
-  /// Replaces a runner that stands still. For the watch.
+  /// Replaces a runner that stands still. For the watch, and for scenarios in which that comes too early.
   /// - Returns: false if there is nothing more to watch.
-  fileprivate func look() -> Bool {
+  func look() -> Bool {
     var former: Runner?
     var new: Runner?
     let goesOn = lock.withLock {

@@ -165,7 +165,7 @@ public final class RequestClient: Sendable {
     _ request: Request, owner: Owner, decoding decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue? = nil,
     then handler: @escaping @Sendable (Owner, Result<Response<Value>, RequestError>) -> Void
   ) -> RequestOperation<Value> {
-    sendWeakly(request, owner, owner.lifetimeToken.lifetime, decoder, on: callbackQueue, handler) { $0.async(owner: $1, execute: $2) }
+    send(request, UnheldOwner(owner, owner.lifetimeToken.lifetime), owner.lifetimeToken.lifetime, decoder, on: callbackQueue, handler)
   }
 
   /// Sends a request for any object; see `OwnerLifetime.of(_:)`.
@@ -174,9 +174,8 @@ public final class RequestClient: Sendable {
     _ request: Request, owner: Owner, decoding decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue? = nil,
     then handler: @escaping @Sendable (Owner, Result<Response<Value>, RequestError>) -> Void
   ) -> RequestOperation<Value> {
-    sendWeakly(request, owner, OwnerLifetime.of(owner as AnyObject), decoder, on: callbackQueue, handler) {
-      $0.async(owner: $1, execute: $2)
-    }
+    let lifetime = OwnerLifetime.of(owner as AnyObject)
+    return send(request, UnheldOwner(owner, lifetime), lifetime, decoder, on: callbackQueue, handler)
   }
 
   /// Sends a request for a lifetime, whose end stops it. Then the handler never runs.
@@ -196,16 +195,14 @@ public final class RequestClient: Sendable {
     return send(request, lifetime, decoder, handler: calls)
   }
 
-  /// - Parameter submit: adds a job of the owner's, in the way of its kind.
-  private func sendWeakly<Owner: AnyObject & Sendable, Value>(
-    _ request: Request, _ owner: Owner, _ lifetime: OwnerLifetime, _ decoder: ResponseDecoder<Value>, on callbackQueue: OwnerScopedQueue?,
-    _ handler: @escaping @Sendable (Owner, Result<Response<Value>, RequestError>) -> Void,
-    submit: @escaping @Sendable (OwnerScopedQueue, Owner, @escaping @Sendable (Owner) -> Void) -> Void
+  private func send<Owner: AnyObject & Sendable, Value>(
+    _ request: Request, _ owner: UnheldOwner<Owner>, _ lifetime: OwnerLifetime, _ decoder: ResponseDecoder<Value>,
+    on callbackQueue: OwnerScopedQueue?, _ handler: @escaping @Sendable (Owner, Result<Response<Value>, RequestError>) -> Void
   ) -> RequestOperation<Value> {
     let queue = callbackQueue ?? queue
-    let calls = HandlerCalls<Result<Response<Value>, RequestError>>(lifetime: lifetime) { [weak owner] take, whenOver in
-      guard let owner else { return false }
-      submit(queue, owner) { owner in
+    let calls = HandlerCalls<Result<Response<Value>, RequestError>>(lifetime: lifetime) { take, whenOver in
+      guard owner.isThere else { return false }
+      owner.add(to: queue) { owner in
         if let result = take() { handler(owner, result) }
         whenOver()
       }

@@ -69,6 +69,8 @@ enum Mutation: String, CaseIterable {
   case gathererForgetsItsTimer
   /// Who hands over what was gathered doesn't wait for a timer that has taken it and not handed it over.
   case handOverOvertakesTheTimer
+  /// Values are gathered in a segment in which a runner is still about to claim.
+  case segmentIsUsedAgainTooEarly  // aRunnerThatIsReplacedTooEarlyLeavesAfterItsStep
   /// Who has told a progress an old count doesn't look again.
   case oldCountIsToldLast
   /// Who tells a progress says that it is not on its way any more when it has told it.
