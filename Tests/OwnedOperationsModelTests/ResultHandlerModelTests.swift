@@ -104,7 +104,7 @@ import Testing
   }
 
   @Test func theWorkIsCancelledWhileItStarts() {
-    Self.explore("start | cancel") { run, work in
+    Self.explore("start | cancel", preemptions: 3) { run, work in
       run.concurrently(
         ("start", { work.operation.start() }),
         (

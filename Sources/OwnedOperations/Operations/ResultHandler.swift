@@ -35,11 +35,10 @@ final class ResultHandler<Value: Sendable>: Sendable {
 ///
 /// ## Protocol
 ///
-/// - The work is taken out once: by the start (`begin`), which sets `hasBegun`, or by a cancellation (`release`). Both under the lock.
-/// - If it has begun, its end delivers. If it was cancelled before, `wasCancelled` delivers a `CancellationError`. It is called after the
-///   work was released.
-/// - A start that was decided before a cancellation, and has not taken the work yet, may find that `wasCancelled` has delivered. The
-///   handler takes the first result only.
+/// - The work is taken out once: by the start (`begin`), which sets `hasBegun`, or by a cancellation (`release`, `wasCancelled`). All under
+///   the lock.
+/// - If it has begun, its end delivers. If not, `wasCancelled` delivers a `CancellationError`.
+/// - A start that was decided before a cancellation, and has not taken the work yet, finds it there and begins, or gone and does nothing.
 /// - The owner's end drops the handler, whatever the work is at.
 struct HandledWork<Value: Sendable>: ~Copyable, Sendable {
   private struct State {
@@ -83,8 +82,13 @@ struct HandledWork<Value: Sendable>: ~Copyable, Sendable {
       if !Mutation.handlerOutlivesTheEnd.isOn { handler.drop() }
       return
     }
-    let isUnderWay = state.withLock { $0.hasBegun } && !Mutation.handlerComesBeforeTheWorkIsOver.isOn
-    if !isUnderWay { handler.deliver(.failure(CancellationError())) }
+    let (isUnderWay, body) = state.withLock { state in
+      let body = Mutation.cancelLeavesTheWork.isOn ? nil : state.body.take()
+      return (state.hasBegun && !Mutation.handlerComesBeforeTheWorkIsOver.isOn, body)
+    }
+    if isUnderWay { return }
+    if let body { DeferredReleases.add(consume body) }
+    handler.deliver(.failure(CancellationError()))
   }
 }
 

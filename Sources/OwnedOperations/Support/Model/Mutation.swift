@@ -273,6 +273,8 @@ enum Mutation: String, CaseIterable {
   case handlerIsHandedOverTwice  // theWorkIsCancelledWhileItStarts
   /// A cancellation calls the handler though the work is under way.
   case handlerComesBeforeTheWorkIsOver  // theWorkIsCancelledWhileItStarts
+  /// A cancellation that finds the work not begun leaves it to the start, which may begin it before the handler is called.
+  case cancelLeavesTheWork  // theWorkIsCancelledWhileItStarts
   /// The end of the owner leaves the handler with work that nobody starts.
   case handlerOutlivesTheEnd  // theHandlerGoesWithItsOwner
 
