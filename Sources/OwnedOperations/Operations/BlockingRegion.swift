@@ -36,7 +36,8 @@ final class WaitingThread: OperationWaiter {
   var hasEnded: Bool { isOver.withLock { $0 } }
 
   func wait() {
-    while !hasEnded { semaphore.wait() }
+    if AdaptiveSpin.ofWaits.look(until: { hasEnded }) { return }
+    AdaptiveSpin.ofWaits.sleep { while !hasEnded { semaphore.wait() } }
   }
 
   /// - Returns: whether the wait is over. If not, the target may have changed, or the time is up.

@@ -80,15 +80,10 @@ public final class OwnerScopedQueue: Sendable {
     bequeath()
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
     _ = core.note { $0.takeRestingOfIdle() }
-    let (deferredReleases, departed, runs) = core.note { scheduler in
-      (
-        scheduler.deferredReleases + scheduler.phases.flatMap { $0.removeAllOwnerQueues() }, scheduler.departures.ownerQueues,
-        Array(scheduler.runs.values)
-      )
-    }
-    OwnerQueueDepartures.complete(departed)
-    for work in deferredReleases { work.release() }
-    for run in runs { run.queueIsGone() }
+    let left = core.note { $0.takeWhatIsLeft() }
+    OwnerQueueDepartures.complete(left.departed)
+    for work in left.releases { work.release() }
+    for run in left.runs { run.queueIsGone() }
   }
 
   /// The limit as it is kept: `Int.max` for none.

@@ -46,9 +46,8 @@ final class BarrierPhase {
   @exclusivity(unchecked) private var ownerQueues = PointerMap<OwnerQueue>()
   private var ownerlessQueue: OwnerQueue?
   private var sweepThreshold = 64
-  /// For each level, how many items have died since the last sweep, and how many may.
-  var deadItems = [Int](repeating: 0, count: PriorityLevel.count)
-  var mostDeadItems = [Int](repeating: fewestDeadItems, count: PriorityLevel.count)
+  /// For each level; none as long as no item has died.
+  var deadItems: [DeadItems] = []
   private let departures: OwnerQueueDepartures
 
   init(fairness: OwnerFairness, departures: OwnerQueueDepartures) {
@@ -69,8 +68,8 @@ final class BarrierPhase {
     (readyCount, readyLevels) = (0, 0)
     for level in 0..<PriorityLevel.count {
       if !runQueues[level].isEmpty { _ = runQueues[level].takeAll() }  // void tickets
-      (deadItems[level], mostDeadItems[level]) = (0, Self.fewestDeadItems)
     }
+    if !deadItems.isEmpty { deadItems = [] }
   }
 
   /// Nothing is in it, and nothing of it is with a worker.
@@ -145,8 +144,16 @@ final class BarrierPhase {
   /// The phase is over. What is left in its flows are items of operations that were cancelled.
   func removeAllOwnerQueues() -> [TakenWork] {
     var taken: [TakenWork] = []
-    forEachOwnerQueue { taken += takeAll(of: $0) }
-    for ownerQueue in ownerQueues.filter({ _ in true }) { remove(ownerQueue) }
+    forEachOwnerQueue { ownerQueue in
+      if !ownerQueue.isIdle || ownerQueue.hasLines { taken += takeAll(of: ownerQueue) }
+    }
+    var leaving = PointerMap<OwnerQueue>()
+    swap(&leaving, &ownerQueues)
+    lastOwnerQueue = nil
+    leaving.visit { ownerQueue in
+      ownerQueue.isRemoved = true
+      departures.ownerQueues.append(ownerQueue)
+    }
     ownerlessQueue?.isRemoved = true
     ownerlessQueue = nil
     return taken
@@ -293,7 +300,7 @@ final class BarrierPhase {
       runQueues[level].removeFirst()
       // The dead go along with the next that is alive: they are no turn of the owner's.
       let room = limit - batch.count
-      let dead = deadItems[level] > 0 ? flow.work.countDead(upTo: room) : 0
+      let dead = mayHaveDeadItems(level) ? flow.work.countDead(upTo: room) : 0
       count(batch.fill(from: flow, limit: min(dead + 1, room), age: age, pool: &pool), takenFrom: flow)
       if flow.work.count == 0 {
         flow.isInRunQueue = Mutation.usedUpFlowKeepsItsTurn.isOn

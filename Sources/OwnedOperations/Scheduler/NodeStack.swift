@@ -7,13 +7,16 @@ import Synchronization
 /// in. The queue's lock may be held when `lock` is taken, not the other way round.
 final class NodeStack {
   static let capacity = 256
+  private static let fewest = 8
 
   private let lock = Lock()
   /// Changed under `lock`; read without it as a hint, and by the worker, who knows that others only take.
   private let countHint = Atomic<Int>(0)
 
   // Guarded by `lock`.
-  private let nodes = RawStorage<UInt32>(capacity: capacity)
+  /// Room for a few at first: most workers never see a graph.
+  private var nodes = RawStorage<UInt32>(capacity: fewest)
+  private var room = fewest
   private var count = 0
   private var source: Source?
 
@@ -31,7 +34,7 @@ final class NodeStack {
   @inline(__always)  // for each node
   func push(_ node: UInt32, of source: Source) -> Bool {
     lock.lock()
-    guard count < Self.capacity else {
+    guard count < room || makeRoom() else {
       lock.unlock()
       return false
     }
@@ -40,6 +43,16 @@ final class NodeStack {
     count += 1
     countHint.store(count, ordering: .relaxed)
     lock.unlock()
+    return true
+  }
+
+  @inline(never)
+  private func makeRoom() -> Bool {
+    guard room < Self.capacity else { return false }
+    let larger = RawStorage<UInt32>(capacity: Self.capacity)
+    larger.start.initialize(from: nodes.start, count: count)
+    nodes = larger
+    room = Self.capacity
     return true
   }
 

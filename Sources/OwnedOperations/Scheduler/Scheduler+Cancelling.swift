@@ -18,6 +18,23 @@ extension Scheduler {
     afterFinish(of: ownerQueue)
   }
 
+  /// What a queue that goes leaves behind, to be seen to after unlocking.
+  struct LeftBehind {
+    fileprivate(set) var releases: [TakenWork] = []
+    fileprivate(set) var departed: [OwnerQueue] = []
+    fileprivate(set) var runs: [any NodeRun] = []
+  }
+
+  /// The queue goes. Mostly there is nothing but owner queues without work.
+  mutating func takeWhatIsLeft() -> LeftBehind {
+    var left = LeftBehind()
+    swap(&left.releases, &deferredReleases)
+    for phase in phases { left.releases += phase.removeAllOwnerQueues() }
+    swap(&left.departed, &departures.ownerQueues)
+    if !runs.isEmpty { left.runs = Array(runs.values) }
+    return left
+  }
+
   /// What is to be cancelled together.
   struct Cancelled {
     var taken: [(OwnerQueue, [TakenWork])] = []

@@ -56,7 +56,7 @@ extension Scheduler {
   /// What a setting has replaced. To be let go of after unlocking. That takes longer than the lock should be held, and may release the last
   /// reference to a dispatch queue of the user's.
   struct Replaced {
-    fileprivate let workers: [ScheduledWorker]
+    fileprivate let workers: ContiguousArray<ScheduledWorker>
     fileprivate var underlyingQueue: DispatchQueue?
   }
 

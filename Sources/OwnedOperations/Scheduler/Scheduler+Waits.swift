@@ -4,7 +4,7 @@ extension Scheduler {
   var hasDueWaiters: Bool { waits.isEmpty ? false : waits.hasDue(unfinished: unfinished) }
 
   /// Those whose wait is over, to be resumed after unlocking.
-  mutating func takeDueWaiters() -> [Waiter] { waits.takeDue(unfinished: unfinished) }
+  mutating func takeDueWaiters() -> [WaitList.Entry] { waits.takeDue(unfinished: unfinished) }
 
   /// - Parameters:
   ///   - lifetime: whose work to wait for; nil for everything.

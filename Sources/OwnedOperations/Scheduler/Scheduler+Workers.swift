@@ -97,7 +97,7 @@ extension Scheduler {
   var hasRunOut: Bool { unfinished == 0 && workers.activeCount == 0 }
 
   /// The workers that rest, to be let go of after unlocking; none if others are active.
-  mutating func takeRestingOfIdle() -> [ScheduledWorker] { workers.activeCount == 0 ? workers.removeResting() : [] }
+  mutating func takeRestingOfIdle() -> ContiguousArray<ScheduledWorker> { workers.activeCount == 0 ? workers.removeResting() : [] }
 
   /// Those that `removeIfIdle` may take out; none if there is work. Linear in the owners.
   var ownerQueuesOfIdle: [OwnerQueue] { unfinished == 0 ? phases[0].idleOwnerQueues : [] }

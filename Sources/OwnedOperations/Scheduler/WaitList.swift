@@ -24,12 +24,12 @@ struct WaitList {
     var operation: ObjectIdentifier?
   }
 
-  fileprivate struct Entry {
+  struct Entry {
     let waiter: Waiter
-    var inside: Inside?
+    fileprivate var inside: Inside?
 
     /// Whether it is made by work that a wait for the owner, or with nil for the queue, would have to wait for.
-    func isInside(_ target: OwnerLifetime?) -> Bool {
+    fileprivate func isInside(_ target: OwnerLifetime?) -> Bool {
       guard let inside else { return false }
       return target == nil || inside.lifetime === target
     }
@@ -75,8 +75,10 @@ struct WaitList {
     }
 
     mutating func takeAll() -> [Entry] {
-      defer { self = Group() }
-      return entries
+      var taken: [Entry] = []
+      swap(&taken, &entries)
+      waitingWork = WaitingWork()
+      return taken
     }
 
     mutating func takeThose(_ isTaken: (Entry) -> Bool, target: OwnerLifetime?) -> [Entry] {
@@ -149,14 +151,14 @@ struct WaitList {
   }
 
   /// Takes those out whose wait is over.
-  mutating func takeDue(unfinished: Int) -> [Waiter] {
+  mutating func takeDue(unfinished: Int) -> [Entry] {
     var over: [Entry] = []
+    if queueWaits.isDue(unfinished) {
+      over = unfinished == 0 ? queueWaits.takeAll() : queueWaits.takeThose({ $0.isInside(nil) }, target: nil)
+    }
     for wait in due.takeAll() where wait.group.isDue(wait.unfinished) {
       over += wait.unfinished == 0 ? wait.group.takeAll() : wait.group.takeThose({ $0.isInside(wait.lifetime) }, target: wait.lifetime)
       forgetIfEmpty(wait)
-    }
-    if queueWaits.isDue(unfinished) {
-      over += unfinished == 0 ? queueWaits.takeAll() : queueWaits.takeThose({ $0.isInside(nil) }, target: nil)
     }
     forget(over)
     // Work whose waits are over goes on. Other work goes nowhere, however many others have waited outside.
@@ -169,11 +171,12 @@ struct WaitList {
       forget(rest)
       over += rest
     }
-    return over.map(\.waiter)
+    return over
   }
 
   private mutating func forget(_ over: [Entry]) {
     count -= over.count
+    guard waitingWork.count > 0 else { return }
     for case let inside? in over.lazy.map(\.inside) { waitingWork.remove(inside) }
   }
 
@@ -190,6 +193,7 @@ final class OwnerWait {
     @exclusivity(unchecked) var waits: [OwnerWait] = []
 
     func takeAll() -> [OwnerWait] {
+      guard !waits.isEmpty else { return [] }
       defer { waits = [] }
       for wait in waits { wait.isListed = false }
       return waits

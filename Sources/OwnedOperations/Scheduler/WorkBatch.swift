@@ -14,7 +14,8 @@ import Synchronization
 ///   item that is found to be skipped never has begun. (Operations are counted elsewhere.)
 /// - An item that is over may go on with nested work. The worker says that it isn't over any more before it takes a nested job in hand. So
 ///   whoever has closed the list (`NestedWork`) and then finds it over knows that nothing of the worker's is under way.
-/// - The items lie in the batch's own memory, to which they are moved under the lock.
+/// - The items lie in the batch's own memory, to which they are moved under the lock. Only the worker has it replaced, by more, under the
+///   lock and while the batch is empty.
 /// - An entry's `result` is written by the worker when the item is over, before it moves the cursor on (releasing). So who loads the
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
 /// - The entries' flows, `count`, `level` and `settled` change under the lock only. Work items that are not begun are
@@ -45,8 +46,6 @@ final class WorkBatch {
     var result = Result.skipped
   }
 
-  private let items = UnsafeMutablePointer<WorkItem>.allocate(capacity: capacity)
-  private let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
   /// What a node of a graph has led to and the worker has not begun.
   let nodeStack = NodeStack()
   let nested = NestedWork()
@@ -54,6 +53,10 @@ final class WorkBatch {
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock, which makes their accesses exclusive.
+  // Room for one at first: the workers of a serial queue never need more, and 128 take 8 kB.
+  @exclusivity(unchecked) private var items = RawStorage<WorkItem>(capacity: 1)
+  @exclusivity(unchecked) private var entries = RawStorage<Entry>(capacity: 1)
+  @exclusivity(unchecked) private var hasRoomForOne = true
   @exclusivity(unchecked) private(set) var count = 0
   @exclusivity(unchecked) private var settled = 0
   /// How many nodes of the first item that is not settled are counted.
@@ -65,20 +68,22 @@ final class WorkBatch {
   /// node of a graph, not an operation.
   @exclusivity(unchecked) private(set) var isRunning = false
 
-  deinit {
-    // A worker only goes with an empty batch.
-    items.deallocate()
-    entries.deallocate()
-  }
-
   private static func split(_ cursor: UInt64) -> (next: Int, end: Int) { (Int(cursor & 0xFFFF_FFFF), Int(cursor >> 32)) }
   private static func join(next: Int, end: Int) -> UInt64 { UInt64(next) | UInt64(end) << 32 }
 
   // MARK: Under the queue's lock
 
+  /// Makes room for as many items. The batch is empty, and its worker the caller, who alone looks into it without the lock.
+  func reserve(_ count: Int) {
+    guard count > 1, hasRoomForOne else { return }
+    hasRoomForOne = false
+    items = RawStorage(capacity: Self.capacity)
+    entries = RawStorage(capacity: Self.capacity)
+  }
+
   /// Moves up to `limit` items of the flow to the end of the batch, which has not been published.
   func fill(from flow: Flow, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
-    let moved = flow.work.moveFirst(limit, to: items + count, pool: &pool)
+    let moved = flow.work.moveFirst(limit, to: items.start + count, pool: &pool)
     addEntries(moved, of: Borrowed(flow), age: age)
     return moved
   }
@@ -94,7 +99,7 @@ final class WorkBatch {
   /// The only item. The batch must be empty.
   @inline(__always)  // for each job
   func fill(_ work: consuming WorkItem, of flow: Borrowed<Flow>, age: UInt64) {
-    items.initialize(to: work)
+    items.start.initialize(to: work)
     addEntries(1, of: flow, age: age)
   }
 
@@ -102,7 +107,7 @@ final class WorkBatch {
   private func addEntries(_ added: Int, of flow: Borrowed<Flow>, age: UInt64) {
     let lifetime = flow.with { $0.unretainedOwnerQueue.with { $0.unretainedLifetime?.address } }
     for index in count..<count + added {
-      (entries + index).initialize(to: Entry(flow: flow, lifetime: lifetime, age: age))
+      (entries.start + index).initialize(to: Entry(flow: flow, lifetime: lifetime, age: age))
       ledger.put(index)
     }
     count += added
@@ -200,7 +205,7 @@ final class WorkBatch {
         let (flow, age) = (entries[runEnd - 1].flow, entries[runEnd - 1].age)
         var runStart = runEnd - 1
         while runStart > next, entries[runStart - 1].flow.address == flow.address, entries[runStart - 1].age == age { runStart -= 1 }
-        body(items + runStart, runEnd - runStart, flow.object, age)
+        body(items.start + runStart, runEnd - runStart, flow.object, age)
         runEnd = runStart
       }
       return
@@ -225,13 +230,13 @@ final class WorkBatch {
       if Mutation.beginsWithoutExchange.isOn {
         cursor.store(Self.join(next: next + 1, end: end), ordering: .releasing)
         ledger.take(next)
-        return (next, (items + next).move(), entries[next].flow)
+        return (next, (items.start + next).move(), entries[next].flow)
       }
       let attempt = cursor.weakCompareExchange(
         expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
       if attempt.exchanged {
         ledger.take(next)
-        return (next, (items + next).move(), entries[next].flow)
+        return (next, (items.start + next).move(), entries[next].flow)
       }
       current = attempt.original
     }
@@ -258,10 +263,10 @@ final class WorkBatch {
   /// been reclaimed.
   func unbegin(_ work: consuming WorkItem) -> (items: UnsafeMutablePointer<WorkItem>, flow: Borrowed<Flow>, age: UInt64) {
     let last = Self.split(cursor.load(ordering: .relaxed)).next - 1
-    (items + last).initialize(to: work)
+    (items.start + last).initialize(to: work)
     count = last
     cursor.store(Self.join(next: last, end: last), ordering: .releasing)
-    return (items + last, entries[last].flow, entries[last].age)
+    return (items.start + last, entries[last].flow, entries[last].age)
   }
 
   /// Whether the last item begun is over. Under the queue's lock, which keeps the worker from filling the batch anew.

@@ -30,9 +30,15 @@ struct WorkerSet {
   }
 
   /// - Returns: those that rested: to let go of them takes longer than the lock should be held.
-  mutating func removeResting() -> [ScheduledWorker] {
-    defer { workers.removeLast(restingCount) }
-    return Array(workers[activeCount...])
+  mutating func removeResting() -> ContiguousArray<ScheduledWorker> {
+    var resting: ContiguousArray<ScheduledWorker> = []
+    if activeCount == 0 {
+      swap(&resting, &workers)
+    } else {
+      resting.append(contentsOf: workers[activeCount...])
+      workers.removeLast(restingCount)
+    }
+    return resting
   }
 
   var restingCount: Int { workers.count - activeCount }

@@ -3,6 +3,9 @@
 
   /// Passing a little time without giving up the processor.
   enum Pause {
+    /// Whether something may happen meanwhile.
+    static let passesTime = true
+
     /// Takes between ten and fifty nanoseconds a round on today's processors.
     @inline(__always)  // one instruction
     static func spin(_ rounds: Int) {

@@ -16,6 +16,9 @@ enum ThreadSlot: Int32 {
   case chainRelease
   /// The `WorkerThreads` whose due workers the thread is looking for.
   case lookingFor
+  /// See `AdaptiveSpin`.
+  case waits
+  case parking
 
   @inline(__always)  // one load or store by way of the thread register
   var pointer: UnsafeMutableRawPointer? {

@@ -32,8 +32,8 @@ extension QueueCore {
 
   private static let ownerQueuesPerHold = 128
 
-  /// Gives up what a queue that is idle doesn't need: the workers that rest, each of which has some ten kilobytes, and owner queues. These
-  /// keep their lifetimes, and a lifetime that is only dropped ends when nobody holds it.
+  /// Gives up what a queue that is idle doesn't need: the workers that rest, each of which may have some ten kilobytes, and owner queues.
+  /// These keep their lifetimes, and a lifetime that is only dropped ends when nobody holds it.
   ///
   /// Called when the queue has run out of work. Linear in the owners that it has had work of since.
   func tidyUp() {

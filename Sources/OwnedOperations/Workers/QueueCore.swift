@@ -121,7 +121,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   private final class DueWork {
     let admitted: [Waiter]
     let worker: DueWorker
-    var waiters: [Waiter] = []
+    var waiters: [WaitList.Entry] = []
     var deferredReleases: [TakenWork] = []
     var departed: [OwnerQueue] = []
     var progress: QueueProgress?
@@ -173,7 +173,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     WorkerThreads.stopLooking()  // what is released is somebody's, and those who are woken may come back
     perform(due.worker)
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
-    for waiter in due.waiters { waiter.resume() }
+    for entry in due.waiters { entry.waiter.resume() }
     for waiter in due.admitted { waiter.resume() }
     var departed: [OwnerQueue] = []
     swap(&departed, &due.departed)  // none of the references stays here: it could be the last

@@ -5,7 +5,8 @@ import Synchronization
 ///
 /// A worker that is dispatched is due until a thread takes it, the one first that was dispatched first. A thread that has run a worker
 /// looks for the next. When none is due it parks for a second: the next worker then finds a thread that only has to be woken. The thread
-/// that parked last is woken first: what it needs is in its processor's caches.
+/// that parked last is woken first: what it needs is in its processor's caches. Where workers have come shortly after it parked, it looks
+/// a little longer before it does (`AdaptiveSpin`).
 ///
 /// ## Protocol
 ///
@@ -205,6 +206,7 @@ final class WorkerThreads: Sendable {
 
   private func nextWorker(for thread: WorkerThread) -> DueWorker? {
     if ThreadSlot.lookingFor.pointer == nil { beginLooking() }
+    _ = AdaptiveSpin.ofParking.look { isAnyDue }
     while true {
       let seesNothing = Mutation.parksWithoutLooking.isOn && !isAnyDue
       switch state.withLock({ nextStep(of: thread, &$0, seesNothing: seesNothing) }) {
@@ -239,7 +241,7 @@ final class WorkerThreads: Sendable {
 
   /// - Returns: whether it has been called. If not, it goes.
   private func park(_ thread: WorkerThread) -> Bool {
-    if thread.signal.wait(until: Uptime.time(after: Self.parkedTime)) { return true }
+    if AdaptiveSpin.ofParking.sleep({ thread.signal.wait(until: Uptime.time(after: Self.parkedTime)) }) { return true }
     let isCalled = state.withLock { state in
       guard let place = state.parked.firstIndex(where: { $0 === thread }) else { return !Mutation.givesUpThoughCalled.isOn }
       state.parked.remove(at: place)

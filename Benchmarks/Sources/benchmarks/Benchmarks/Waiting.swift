@@ -6,18 +6,19 @@ extension Benchmark {
   static var waiting: Benchmark {
     Benchmark("P17-waiting", "owners that are waited for, barriers, and plain operations that wait, in numbers") { session in
       for count in session.pick([1000, 10_000, 100_000], quick: [1000]) {
-        try session.measure(
-          "\(count.short) owners are awaited: register, finish", count: count, samples: session.pick(5, quick: 1),
-          ours: Contender("finished(ownedBy:)") { try awaitOwners(count) },
-          parameter: .init(name: "owners", value: Double(count)), target: .ours(atMost: 5000),
-          note: "the task that waits, and its owner's job, included")
-      }
-      for count in session.pick([1000, 10_000, 100_000], quick: [1000]) {
         try session.compare(
           "\(count.short) barriers", count: count, pairs: session.pick(5, quick: 1),
           ours: Contender("addBarrier(owner:)") { try addBarriers(count) },
           peer: Contender("GCD async, flags: .barrier") { addBarriersToDispatch(count) },
           parameter: .init(name: "barriers", value: Double(count)), target: .ours(atMost: 2000))
+      }
+      // After the barriers: what 100,000 owners leave is still being cleared away when the next begins.
+      for count in session.pick([1000, 10_000, 100_000], quick: [1000]) {
+        try session.measure(
+          "\(count.short) owners are awaited: register, finish", count: count, samples: session.pick(5, quick: 1),
+          ours: Contender("finished(ownedBy:)") { try awaitOwners(count) },
+          parameter: .init(name: "owners", value: Double(count)), target: .ours(atMost: 5000),
+          note: "the task that waits, and its owner's job, included")
       }
       let seconds = session.pick(5.0, quick: 0.5)
       for count in session.pick([1, 10_000], quick: [1]) {

@@ -416,6 +416,9 @@
 
   /// Passing a little time without giving up the processor.
   enum Pause {
+    /// A controlled thread goes on when it is its turn: to look again shows it nothing new.
+    static let passesTime = false
+
     static func spin(_ rounds: Int) { ModelRun.pass(#fileID, #line) }
   }
 #endif
