@@ -43,8 +43,11 @@ struct ReturningList {
   }
 
   /// - Complexity: linear in those before the first that fits.
-  func first(where fits: (Permit) -> Bool) -> Permit? {
-    guard count > 0 else { return nil }
+  func first(where fits: (Permit) -> Bool) -> Permit? { count > 0 ? find(fits) : nil }
+
+  /// Apart: room for an entry, whose size is known at run time only, would be made on the stack of each job that is added.
+  @inline(never)
+  private func find(_ fits: (Permit) -> Bool) -> Permit? {
     for entry in entries[start...] { if let permit = entry?.permit, fits(permit) { return permit } }
     return nil
   }

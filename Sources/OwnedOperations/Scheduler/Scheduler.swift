@@ -248,7 +248,6 @@ struct Scheduler: ~Copyable {
           ? 1
           : worker.batchLimit(
             ready: phase.readyCount, turns: fairness == .roundRobin ? phase.turns : .max, processors: processors)
-        worker.batch.reserve(most)
         return phase.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
       if firstPhase.with({ $0.hasHeldForLine }) { monitorLines() }

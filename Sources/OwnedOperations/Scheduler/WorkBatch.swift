@@ -15,7 +15,7 @@ import Synchronization
 /// - An item that is over may go on with nested work. The worker says that it isn't over any more before it takes a nested job in hand. So
 ///   whoever has closed the list (`NestedWork`) and then finds it over knows that nothing of the worker's is under way.
 /// - The items lie in the batch's own memory, to which they are moved under the lock. Only the worker has it replaced, by more, under the
-///   lock and while the batch is empty.
+///   lock and before the batch is published.
 /// - An entry's `result` is written by the worker when the item is over, before it moves the cursor on (releasing). So who loads the
 ///   cursor (acquiring) under the lock may read the results before the last one begun, and `settle` counts them.
 /// - The entries' flows, `count`, `level` and `settled` change under the lock only. Work items that are not begun are
@@ -73,19 +73,24 @@ final class WorkBatch {
 
   // MARK: Under the queue's lock
 
-  /// Makes room for as many items. The batch is empty, and its worker the caller, who alone looks into it without the lock.
-  func reserve(_ count: Int) {
-    guard count > 1, hasRoomForOne else { return }
-    hasRoomForOne = false
-    items = RawStorage(capacity: Self.capacity)
-    entries = RawStorage(capacity: Self.capacity)
-  }
-
   /// Moves up to `limit` items of the flow to the end of the batch, which has not been published.
   func fill(from flow: Flow, limit: Int, age: UInt64, pool: inout ChunkPool) -> Int {
+    if hasRoomForOne, count + limit > 1 { makeRoom() }
     let moved = flow.work.moveFirst(limit, to: items.start + count, pool: &pool)
     addEntries(moved, of: Borrowed(flow), age: age)
     return moved
+  }
+
+  /// By the worker, who alone looks into the batch without the lock.
+  @inline(never)
+  private func makeRoom() {
+    hasRoomForOne = false
+    let moreItems = RawStorage<WorkItem>(capacity: Self.capacity)
+    let moreEntries = RawStorage<Entry>(capacity: Self.capacity)
+    moreItems.start.moveInitialize(from: items.start, count: count)
+    moreEntries.start.moveInitialize(from: entries.start, count: count)
+    items = moreItems
+    entries = moreEntries
   }
 
   /// Whose item is next, and of which record, if it is one's.

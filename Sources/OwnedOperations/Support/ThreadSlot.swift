@@ -19,6 +19,8 @@ enum ThreadSlot: Int32 {
   /// See `AdaptiveSpin`.
   case waits
   case parking
+  /// The `ModelThread` of a run of the model checker.
+  case modelThread
 
   @inline(__always)  // one load or store by way of the thread register
   var pointer: UnsafeMutableRawPointer? {

@@ -1,5 +1,4 @@
 #if OWNED_OPERATIONS_MODEL
-  import COwnedOperations
   import Dispatch
   import Glibc
   import Synchronization
@@ -126,7 +125,7 @@
 
     /// The thread of a run that calls; nil outside of runs.
     static var thread: ModelThread? {
-      coo_thread_slot(8).map { Unmanaged<ModelThread>.fromOpaque($0).takeUnretainedValue() }
+      ThreadSlot.modelThread.object(ModelThread.self)
     }
 
     /// - Parameter deadline: when it begins; nil if at once.
@@ -147,9 +146,9 @@
     private func launch(_ thread: ModelThread) {
       ModelThread.start {
         thread.baton.wait()
-        coo_set_thread_slot(8, Unmanaged.passUnretained(thread).toOpaque())
+        ThreadSlot.modelThread.pointer = Unmanaged.passUnretained(thread).toOpaque()
         thread.runBody()
-        coo_set_thread_slot(8, nil)
+        ThreadSlot.modelThread.pointer = nil
         self.finish(thread)
       }
     }
