@@ -269,6 +269,12 @@ import Testing
     #expect(here["authorization"] == "secret" && here["cookie"] == "a=b")
   }
 
+  @Test func escapesInARedirectStayAsTheyAre() async throws {
+    let request = Request(.get, "redirect", parameters: .form(["to": "/echo?f[name]=Ann%20Lee"]))
+    let echo = try await server.client().response(to: request, lifetime: lifetime, decoding: .json(Echo.self)).value
+    #expect(echo.query == "f%5Bname%5D=Ann%20Lee")
+  }
+
   @Test func redirectsHaveAnEnd() async throws {
     guard case .transport(let error) = await error(Request(.get, "loop?id=loop")) else {
       Issue.record("no error")
