@@ -1,6 +1,7 @@
 import Foundation
-import OwnedRequests
 import Testing
+
+@testable import OwnedRequests
 
 #if canImport(FoundationNetworking)
   import FoundationNetworking
@@ -25,6 +26,28 @@ import Testing
   ])
   func relativeURLsAreResolvedBelowTheBase(url: String, base: String, expected: String) throws {
     #expect(try Request(.get, url).urlRequest(relativeTo: URL(string: base)).url?.absoluteString == expected)
+  }
+
+  /// `URL(string:)` escapes these, too, and with them the percent signs beside them.
+  @Test(arguments: [
+    ("find?f[name]=Ann%20Lee", "find?f%5Bname%5D=Ann%20Lee"),
+    ("a%2Fb/[1]/ä?q=%C3%A4", "a%2Fb/%5B1%5D/%C3%A4?q=%C3%A4"),
+    ("find?q=ä&r=%c3%a4#ä%20#", "find?q=%C3%A4&r=%c3%a4#%C3%A4%20%23"),
+    ("find?off=5%&by=%2&q={%22|\\^`}%7D", "find?off=5%25&by=%252&q=%7B%22%7C%5C%5E%60%7D%7D"),
+    ("http://Ann%20Lee:[%5D@other.example:80/[%5D", "http://Ann%20Lee:%5B%5D@other.example:80/%5B%5D"),
+    ("//other.example/?next=http://[%5D", "http://other.example/?next=http://%5B%5D"),
+  ])
+  func escapesAreAddedWhereTheyAreMissingAndNowhereElse(url: String, expected: String) throws {
+    let sent = try Request(.get, url).urlRequest(relativeTo: URL(string: "http://localhost"))
+    #expect(sent.url?.absoluteString == (expected.contains("//") ? expected : "http://localhost/\(expected)"))
+  }
+
+  @Test(arguments: [
+    ("http://[::1]:8080/a", "http://[::1]:8080/a"), ("http://bücher.example/ä", "http://bücher.example/%C3%A4"),
+    ("find?q=a+b&c='(*)'", "find?q=a+b&c='(*)'"), ("..", ".."), ("#a", "#a"),
+  ])
+  func neitherHostNorWhatIsAllowedIsEscaped(address: String, expected: String) {
+    #expect(AddressEscapes.added(to: address) == expected)
   }
 
   @Test(arguments: [

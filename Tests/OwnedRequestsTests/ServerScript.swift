@@ -164,6 +164,11 @@ let serverScript = #"""
               self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
               self.close_connection = True
               self.connection.close()
+          elif path == "/once":  # answers the first such request of a connection, and closes the connection at the next
+              data = self.body()
+              if hasattr(self, "has_answered"): return self.cut()
+              self.has_answered = True
+              self.answer(body=data)
           elif path == "/gzip":
               self.answer(body=gzip.compress(b"a" * 100000), headers={"Content-Encoding": "gzip"})
           elif path == "/raw":  # bytes as given

@@ -33,9 +33,11 @@ import OwnedOperations
 /// Requests under way hold the client; nothing else has to. A request takes no thread while it waits, for its turn, for the server, or
 /// for its next attempt. All members may be used from any thread.
 ///
-/// On Linux, `URLSession` stops the process on a few answers. Two are known, in Swift 6.3:
+/// On Linux, `URLSession` stops the process on a few answers. Three are known, in Swift 6.3:
 /// - a connection that is closed in the middle of a header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`
-/// - a length of nearly 2^63 bytes, as by `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`.
+/// - a length of nearly 2^63 bytes, as by `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`
+/// - a line after a chunked body, a trailer, which is nothing wrong with an answer: as by
+///   `printf 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\n\r\n' | nc -l -N 8080`.
 ///
 /// And while a server sends lines without end after a chunked body, no session of the process does anything else. Talk to servers that you
 /// don't trust from a process that you can spare.

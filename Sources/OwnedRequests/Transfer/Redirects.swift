@@ -66,7 +66,7 @@ enum Redirects {
   /// host or port drops credentials, and a `Host` that was set.
   static func next(after outgoing: Outgoing, _ head: ResponseHead) -> Outgoing? {
     guard [301, 302, 303, 307, 308].contains(head.status), let location = head.headers["Location"],
-      let current = outgoing.urlRequest.url, let url = URL(string: location, relativeTo: current)?.absoluteURL,
+      let current = outgoing.urlRequest.url, let url = URL(string: AddressEscapes.added(to: location), relativeTo: current)?.absoluteURL,
       let scheme = url.scheme?.lowercased(), scheme == "http" || scheme == "https", let host = url.host, !host.isEmpty
     else { return nil }
     var next = outgoing

@@ -193,6 +193,17 @@ final class SessionTask: Sendable {
     cancellations.perform(stop)
   }
 
+  /// Ends the task with this error, and has the session stop it.
+  fileprivate func fail(_ error: URLError) {
+    var former: (any SessionTaskReceiver)?
+    let isFirst = state.withLock { state in
+      swap(&former, &state.receiver)
+      return state.beCancelled(andOver: true)
+    }
+    if isFirst { cancellations.cancel(task) }
+    former?.taskDidComplete(error)
+  }
+
   fileprivate func refuseRedirect(_ completionHandler: @Sendable (URLRequest?) -> Void) {
     state.withLock { state in
       guard !state.isOver || SessionPlatform.wantsAnswersAfterEnd else { return }
@@ -259,6 +270,21 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     guard SessionPlatform.challengesComeLast else { return completionHandler(.performDefaultHandling, nil) }
     let sessionTask = tasks.withLock { $0[task.taskIdentifier] }
     end { sessionTask?.endWithWhatHasCome { completionHandler(.cancelAuthenticationChallenge, nil) } }
+  }
+
+  /// A server has closed a connection that was kept, just as the next request came, and libcurl begins anew with another one. On Linux
+  /// the session then sends a body from where it was: the rest of it, or nothing, to a server that waits for all. So this is the end of the
+  /// attempt. Called on the session's thread, wherever other events go.
+  func urlSession(
+    _ session: URLSession, task: URLSessionTask, needNewBodyStream completionHandler: @escaping @Sendable (InputStream?) -> Void
+  ) {
+    completionHandler(nil)
+    let sessionTask = tasks.withLock { $0[task.taskIdentifier] }
+    let explanation = "The server closed the connection before it answered, and the body had begun to be sent."
+    let end = { @Sendable () -> Void in
+      sessionTask?.fail(URLError(.networkConnectionLost, userInfo: [NSLocalizedDescriptionKey: explanation]))
+    }
+    if let backlog { backlog.addLast(end) } else { end() }
   }
 
   func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {

@@ -65,7 +65,8 @@ extension Request {
 
   private func absoluteURL(relativeTo base: URL?) throws(RequestError) -> URL {
     guard !url.isEmpty else { throw .invalidURL("the URL is empty") }
-    guard !url.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }), let parsed = URL(string: url) else {
+    let escaped = AddressEscapes.added(to: url)
+    guard !url.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }), let parsed = URL(string: escaped) else {
       throw .invalidURL(
         "\"\(AddressText.shown(url))\" is not a URL; spaces and control characters have to be escaped\(AddressText.hint(for: url))")
     }
@@ -79,7 +80,7 @@ extension Request {
     guard base.scheme != nil else {
       throw .invalidURL("the base URL \"\(AddressText.shown(base))\" has no scheme\(AddressText.hint(for: base.absoluteString))")
     }
-    guard let resolved = URL(string: url, relativeTo: Self.directory(base))?.absoluteURL else {
+    guard let resolved = URL(string: escaped, relativeTo: Self.directory(base))?.absoluteURL else {
       throw .invalidURL("\"\(AddressText.shown(url))\" can't be resolved against \"\(AddressText.shown(base))\"")
     }
     try Self.check(resolved)

@@ -36,6 +36,9 @@ public struct Request: Sendable {
   public var method: Method
   /// Absolute, or relative to the client's base, which counts as a directory: below `https://example.com/v1`, `users` is
   /// `https://example.com/v1/users`, and `/users` is `https://example.com/users`.
+  ///
+  /// What no address can have as it is, such as brackets in a query or an `ä`, is escaped. Escapes that are there stay as they are. Spaces
+  /// and control characters are refused.
   public var url: String
   /// What is sent along, in the address or in the body.
   public var parameters: Parameters?

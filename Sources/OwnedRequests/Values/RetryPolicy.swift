@@ -10,6 +10,9 @@ import Foundation
 /// answers 408, 429 and 5xx. A `Retry-After` of the server's is waited for. Where that is longer than the request has time, the request
 /// fails at once with what the server said. What has no limit of time (downloads, and uploads of files) waits for 60 s at most, or the
 /// policy's `cap` if that is longer.
+///
+/// Apart from that, on Linux, libcurl sends a request without a body again, whatever its method, if it meets a kept connection that the
+/// server closes at that moment.
 public enum RetryPolicy: Sendable, Hashable {
   /// Once is enough.
   case none
