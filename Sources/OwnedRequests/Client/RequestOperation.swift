@@ -35,14 +35,17 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   private let client: RequestClient
   private let decoder: ResponseDecoder<Value>
+  /// What it is sent with, if others are.
+  private let batch: RequestBatch?
   private let record: Guarded<Record>
 
   init(
     _ request: Request, client: RequestClient, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>,
-    download: DownloadFile? = nil, handler: HandlerCalls<Outcome>? = nil
+    download: DownloadFile? = nil, handler: HandlerCalls<Outcome>? = nil, batch: RequestBatch? = nil
   ) {
     self.client = client
     self.decoder = decoder
+    self.batch = batch
     record = Guarded(Record(request: request, download: download, handler: handler))
     super.init(lifetime: lifetime)
     setTellsOthers()
@@ -145,7 +148,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   private func finishCancelled() { finish() }
 
-  private var isUnwanted: Bool { record.withLock { $0.isUnwanted } }
+  private var isUnwanted: Bool { record.withLock { $0.isUnwanted } || batch?.isOver ?? false }
 
   /// It is about to be, together with others.
   func willBeCancelled() { record.withLock { $0.isUnwanted = true } }
