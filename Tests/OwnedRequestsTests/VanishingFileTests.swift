@@ -64,11 +64,14 @@
     init() throws { directory = try TemporaryDirectory() }
 
     /// Sends a file that is changed before it is opened, and tells why that fails.
-    private func failureOfUpload(_ change: (URL) throws -> Void) async throws -> FileFailure? {
+    /// - Parameter redirect: sends the request on to where it can't connect yet.
+    private func failureOfUpload(
+      redirect: (String) -> String = { $0 }, _ change: (URL) throws -> Void
+    ) async throws -> FileFailure? {
       let listener = try #require(BusyListener())
       let file = try directory.file("upload", Data(count: 1 << 20))
       var request = Request(
-        .put, "http://127.0.0.1:\(listener.port)/", parameters: .file(file, contentType: "application/octet-stream"))
+        .put, redirect("http://127.0.0.1:\(listener.port)/"), parameters: .file(file, contentType: "application/octet-stream"))
       // Far more than it takes to notice.
       request.idleLimit = .seconds(20)
       let operation = RequestClient().send(request, lifetime: .process, decoding: .data) { _ in }
@@ -85,6 +88,13 @@
 
     @Test func aFileThatVanishesBeforeItIsOpenedIsNamed() async throws {
       let reason = try await failureOfUpload { #expect(unlink($0.path) == 0) }
+      #expect(reason?.code == ENOENT)
+    }
+
+    /// All of it has been sent once, to who has sent it on.
+    @Test(.enabled(if: LoopbackServer.isThere)) func aFileThatVanishesBeforeItIsOpenedForARedirectIsNamed() async throws {
+      let base = try #require(LoopbackServer.shared).base
+      let reason = try await failureOfUpload(redirect: { "\(base)/redirect?status=307&to=\($0)" }, { #expect(unlink($0.path) == 0) })
       #expect(reason?.code == ENOENT)
     }
 

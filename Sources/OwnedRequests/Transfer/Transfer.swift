@@ -413,6 +413,8 @@ extension Transfer: SessionTaskReceiver {
       state.outgoing = redirect
       if case .none = redirect.body { swap(&unusedLayout, &state.layout) }
       state.redirect = nil
+      // The body is sent anew.
+      state.progress = TransferProgress()
       state.phase = .waiting
       swap(&former, &state.ticket)
     }
