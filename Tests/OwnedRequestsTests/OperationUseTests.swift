@@ -125,8 +125,8 @@ import Testing
     let stream: AsyncStream<TransferProgress>
     do {
       let screen = Screen()
-      let request = Request(.get, "echo?id=never-started")
-      let operation = client.operation(for: request, lifetime: lifetime, decoding: ResponseDecoder { _, _ in screen.lifetimeToken.lifetime })
+      let decoder = ResponseDecoder { _, _ in screen.lifetimeToken.lifetime }
+      let operation = client.operation(for: Request(.get, "echo?id=never-started"), lifetime: lifetime, decoding: decoder)
       stream = operation.progress
       (watched, captured) = (Weak(operation), Weak(screen))
     }
