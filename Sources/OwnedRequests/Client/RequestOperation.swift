@@ -104,11 +104,12 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     }
     // Before it is kept: nobody else has the stream yet.
     continuation.onTermination = { [weak self] _ in self?.forgetStream(id) }
-    let (last, isOver) = record.withLock { record in
+    let isOver = record.withLock { record in
+      // Before others can have a newer one for it. There is nobody to be woken.
+      if let last = record.lastProgress { continuation.yield(last) }
       if !record.isSettled { record.progress[id] = continuation }
-      return (record.lastProgress, record.isSettled)
+      return record.isSettled
     }
-    if let last { continuation.yield(last) }
     if isOver { continuation.finish() }
     return stream
   }
@@ -179,7 +180,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     handler?.show(preview)
   }
 
-  private func note(_ progress: TransferProgress) {
+  /// Not private for tests.
+  func note(_ progress: TransferProgress) {
     let streams = record.withLock { record in
       record.lastProgress = progress
       return record.progress.values
