@@ -58,10 +58,9 @@ import Testing
       ticket.release(grantsHere: !isCancelled)
     }
 
-    func expectBegun(_ names: Set<String>, never: Set<String> = []) {
+    func expectBegun(_ names: Set<String>) {
       runTurns()
       run.expect(names.isSubset(of: begun), "\(begun) have begun, \(names) want to")
-      run.expect(never.isDisjoint(with: begun), "\(begun) have begun, \(never) had gone")
       run.expect(Set(begun).count == begun.count, "\(begun): one began twice")
     }
   }
@@ -102,26 +101,6 @@ import Testing
           }
         ))
       scene.expectBegun(["first", "second"])
-      run.expect(scene.underWay == 1, "\(scene.underWay) are under way")
-    }
-  }
-
-  @Test func nothingBeginsForAnOwnerWhoseEndTakesAllAtOnce() {
-    Self.explore("owner's end without grants | another enters | turns") { run in
-      let scene = Scene(run)
-      let (first, second, third, other) = (Asker("first"), Asker("second"), Asker("third"), Asker("other"))
-      let tickets = [scene.ask(first), scene.ask(second), scene.ask(third), scene.ask(other)]
-      for ticket in tickets.dropLast() { ticket.enter() }
-      run.concurrently(
-        (
-          "owner",
-          {
-            scene.limits.withoutGrants {
-              for (asker, ticket) in zip([first, second, third], tickets) { scene.leave(asker, ticket) }
-            }
-          }
-        ), ("other", { tickets[3].enter() }), ("turns", { scene.runTurns() }))
-      scene.expectBegun(["first", "other"], never: ["second", "third"])
       run.expect(scene.underWay == 1, "\(scene.underWay) are under way")
     }
   }

@@ -244,66 +244,6 @@ import Testing
     #expect(try await server.tell(.count, of: "chain") == 0)
   }
 
-  // MARK: Batches
-
-  @Test func aBatchComesInTheOrderOfItsRequests() async throws {
-    let requests = (0..<20).map { Request(.get, "status?status=200&body=\($0)") }
-    let responses = try await server.client().responses(to: requests, lifetime: lifetime, decoding: .string)
-    #expect(responses.map(\.value) == (0..<20).map(String.init))
-    #expect(try await server.client().responses(to: [], lifetime: lifetime, decoding: .string).isEmpty)
-  }
-
-  @Test func theFirstFailureOfABatchCancelsTheRest() async throws {
-    let client = server.client()
-    let requests = [Request(.get, "hang?id=batch"), Request(.get, "hang?id=batch&n=2"), Request(.get, "cut-when-released?id=batch-fails")]
-    async let error = failure { _ = try await client.responses(to: requests, lifetime: lifetime, decoding: .string) }
-    try await server.reaches(.open, of: "batch", 2)
-    try await server.reaches(.open, of: "batch-fails", 1)
-    try await server.release("batch-fails")
-    guard case .transport = await error else {
-      Issue.record("\(String(describing: await error))")
-      return
-    }
-    try await server.reaches(.closed, of: "batch", 2)
-  }
-
-  /// The owner form: the object goes, with its last reference.
-  @Test func aBatchEndsWithItsOwner() async throws {
-    let client = server.client()
-    let requests = (0..<3).map { Request(.get, "hang?id=batch-owner&n=\($0)") }
-    let batch = try await withScreen { screen in
-      let batch = Task { [weak screen] in
-        await failure {
-          guard let lifetime = screen?.lifetime else { return }
-          _ = try await client.responses(to: requests, lifetime: lifetime, decoding: .string)
-        }
-      }
-      try await server.reaches(.open, of: "batch-owner", 3)
-      return batch
-    }
-    guard case .cancelled(.ownerEnded)? = await batch.value else {
-      Issue.record("\(String(describing: await batch.value))")
-      return
-    }
-    try await server.reaches(.closed, of: "batch-owner", 3)
-  }
-
-  /// Nobody holds the screen when this returns.
-  private func withScreen<Value>(_ body: (Screen) async throws -> Value) async rethrows -> Value { try await body(Screen()) }
-
-  @Test func aBatchEndsWithItsTask() async throws {
-    let client = server.client()
-    let requests = (0..<3).map { Request(.get, "hang?id=batch-task&n=\($0)") }
-    let batch = Task { await failure { _ = try await client.responses(to: requests, lifetime: .process, decoding: .string) } }
-    try await server.reaches(.open, of: "batch-task", 3)
-    batch.cancel()
-    guard case .cancelled(.requested)? = await batch.value else {
-      Issue.record("\(String(describing: await batch.value))")
-      return
-    }
-    try await server.reaches(.closed, of: "batch-task", 3)
-  }
-
   /// Between two links: the first is over, and the second has not been sent.
   @Test func aChainEndsWithItsOwner() async throws {
     let client = server.client()

@@ -27,4 +27,33 @@ import Testing
     for await _ in kept {}
     #expect(operation.progressStreamCount == 0)
   }
+
+  private func received(_ bytes: Int64) -> TransferProgress {
+    var progress = TransferProgress()
+    progress.bytesReceived = bytes
+    return progress
+  }
+
+  /// On two threads at once.
+  private func streamMadeWhile(_ operation: RequestOperation<Data>, hasReceived bytes: Int64) -> AsyncStream<TransferProgress>? {
+    let stream = Guarded<AsyncStream<TransferProgress>?>(nil)
+    DispatchQueue.concurrentPerform(iterations: 2) { place in
+      guard place == 0 else { return operation.note(received(bytes)) }
+      let made = operation.progress
+      stream.withLock { $0 = made }
+    }
+    return stream.withLock { $0 }
+  }
+
+  /// In so many rounds that in some of them one thread comes between the steps of the other.
+  @Test func aStreamThatIsMadeWhileTheProgressGoesOnEndsWithTheNewest() async throws {
+    let operation = RequestClient().operation(for: Request(.get, "http://host/"), lifetime: .process, decoding: .data)
+    var older = 0
+    for _ in 0..<100_000 {
+      operation.note(received(1))
+      var steps = try #require(streamMadeWhile(operation, hasReceived: 2)).makeAsyncIterator()
+      if await steps.next()?.bytesReceived != 2 { older += 1 }
+    }
+    #expect(older == 0)
+  }
 }

@@ -126,18 +126,26 @@ import Testing
     try await expectFailure("upload-longer", length: Self.length + 1, changedTo: Self.length + (1 << 20))
   }
 
+  private func reason(_ file: BodyFile, after sent: Int64) -> String? {
+    guard case .fileSystem(let reason as FileFailure)? = file.failure(after: sent) else { return nil }
+    return reason.description.replacingOccurrences(of: directory.url.path + "/", with: "")
+  }
+
   /// What is being sent then is what was there.
-  @Test func aFileThatIsReplacedOrRemovedHasNotBecomeShorter() throws {
+  @Test func aFileThatIsReplacedOrRemovedOnceItIsBeingSentHasNotBecomeShorter() throws {
     let url = try sparseFile("upload", 100)
     let file = BodyFile(url)
-    #expect(file.length == 100 && file.presentLength == 100)
+    #expect(file.length == 100 && file.failure(after: 0) == nil && file.failure(after: 99) == nil)
     #expect(truncate(url.path, 10) == 0)
-    #expect(file.length == 100 && file.presentLength == 10)
+    #expect(file.length == 100 && file.failure(after: 9) == nil)
+    let changed = "can't send upload: its length has changed meanwhile"
+    #expect(reason(file, after: 10) == changed && reason(file, after: 50) == changed)
     let other = try directory.file("other", Data([1]))
     #expect(rename(other.path, url.path) == 0)
-    #expect(file.presentLength == nil)
+    #expect(file.failure(after: 0) == nil && reason(file, after: 1) == changed && file.failure(after: 50) == nil)
     #expect(unlink(url.path) == 0)
-    #expect(file.presentLength == nil && BodyFile(url).length == 0)
+    #expect(reason(file, after: 0) == "can't read upload: No such file or directory" && file.failure(after: 50) == nil)
+    #expect(BodyFile(url).length == 0)
   }
 
   // MARK: Defaults

@@ -241,9 +241,14 @@ public final class RequestClient: Sendable {
   public func response<Value>(
     to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
   ) async throws -> Response<Value> {
+    try await response(to: request, lifetime: lifetime, decoding: decoder, in: nil)
+  }
+
+  private func response<Value>(
+    to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>, in batch: RequestBatch?
+  ) async throws -> Response<Value> {
     if let answer = answerInMemory(to: request, lifetime: lifetime, decoding: decoder) { return answer }
-    let operation = operation(for: request, lifetime: lifetime, decoding: decoder)
-    return try await run(operation)
+    return try await run(RequestOperation(request, client: self, lifetime: lifetime, decoding: decoder, batch: batch))
   }
 
   /// Sends a request and returns the response, or throws the error with the headers that the server sent.
@@ -309,19 +314,25 @@ public final class RequestClient: Sendable {
   public func responses<Value>(
     to requests: [Request], lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
   ) async throws -> [Response<Value>] {
-    try await withThrowingTaskGroup(of: (Int, Response<Value>).self) { group in
-      for (index, request) in requests.enumerated() {
-        group.addTask { (index, try await self.response(to: request, lifetime: lifetime, decoding: decoder)) }
+    let batch = RequestBatch()
+    return try await withThrowingTaskGroup(of: (Int, Response<Value>).self) { group in
+      // In the group, so that it is called before the group's tasks hear of a cancellation.
+      try await withTaskCancellationHandler {
+        for (index, request) in requests.enumerated() {
+          group.addTask { (index, try await self.response(to: request, lifetime: lifetime, decoding: decoder, in: batch)) }
+        }
+        var responses = [Response<Value>?](repeating: nil, count: requests.count)
+        do {
+          for try await (index, response) in group { responses[index] = response }
+        } catch {
+          batch.end()
+          group.cancelAll()  // and waits for them
+          throw error
+        }
+        return responses.compactMap { $0 }
+      } onCancel: {
+        batch.end()
       }
-      var responses = [Response<Value>?](repeating: nil, count: requests.count)
-      do {
-        for try await (index, response) in group { responses[index] = response }
-      } catch {
-        // None of the others begins because one before it has made room. The group waits for them.
-        hub.limits.withoutGrants { group.cancelAll() }
-        throw error
-      }
-      return responses.compactMap { $0 }
     }
   }
 

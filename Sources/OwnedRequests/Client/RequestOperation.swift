@@ -35,14 +35,17 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   private let client: RequestClient
   private let decoder: ResponseDecoder<Value>
+  /// What it is sent with, if others are.
+  private let batch: RequestBatch?
   private let record: Guarded<Record>
 
   init(
     _ request: Request, client: RequestClient, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>,
-    download: DownloadFile? = nil, handler: HandlerCalls<Outcome>? = nil
+    download: DownloadFile? = nil, handler: HandlerCalls<Outcome>? = nil, batch: RequestBatch? = nil
   ) {
     self.client = client
     self.decoder = decoder
+    self.batch = batch
     record = Guarded(Record(request: request, download: download, handler: handler))
     super.init(lifetime: lifetime)
     setTellsOthers()
@@ -101,11 +104,12 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     }
     // Before it is kept: nobody else has the stream yet.
     continuation.onTermination = { [weak self] _ in self?.forgetStream(id) }
-    let (last, isOver) = record.withLock { record in
+    let isOver = record.withLock { record in
+      // Before others can have a newer one for it. There is nobody to be woken.
+      if let last = record.lastProgress { continuation.yield(last) }
       if !record.isSettled { record.progress[id] = continuation }
-      return (record.lastProgress, record.isSettled)
+      return record.isSettled
     }
-    if let last { continuation.yield(last) }
     if isOver { continuation.finish() }
     return stream
   }
@@ -145,7 +149,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   private func finishCancelled() { finish() }
 
-  private var isUnwanted: Bool { record.withLock { $0.isUnwanted } }
+  private var isUnwanted: Bool { record.withLock { $0.isUnwanted } || batch?.isOver ?? false }
 
   /// It is about to be, together with others.
   func willBeCancelled() { record.withLock { $0.isUnwanted = true } }
@@ -176,7 +180,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     handler?.show(preview)
   }
 
-  private func note(_ progress: TransferProgress) {
+  /// Not private for tests.
+  func note(_ progress: TransferProgress) {
     let streams = record.withLock { record in
       record.lastProgress = progress
       return record.progress.values

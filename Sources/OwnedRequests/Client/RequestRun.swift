@@ -58,7 +58,7 @@ final class RequestRun: Sendable {
     var looksAtFile = false
 
     /// How often it is looked whether there is still something to come of a file that is being sent. Where it has become shorter, a session
-    /// on Linux waits for the rest, and keeps a processor busy.
+    /// on Linux waits for the rest, and keeps a processor busy; see `BodyFile` for more.
     static let fileInterval = Duration.seconds(1)
 
     var sendsFile: Bool { prepared?.body.isStreamed ?? false }
@@ -417,9 +417,9 @@ final class RequestRun: Sendable {
   }
 
   private func look(atFileOf transfer: Transfer) {
-    let shrinkage = transfer.shrinkage
+    let failure = transfer.fileFailure
     state.withLock { $0.looksAtFile = false }
-    if let shrinkage { timeOut(shrinkage) }
+    if let failure { timeOut(failure) }
   }
 }
 

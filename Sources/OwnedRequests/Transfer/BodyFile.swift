@@ -7,22 +7,32 @@ struct BodyFile: Sendable {
 
   init(_ url: URL) {
     self.url = url
-    status = Self.status(of: url)
+    status = try? Self.status(of: url)
   }
 
-  private static func status(of url: URL) -> stat? {
+  private static func status(of url: URL) throws(RequestError) -> stat {
+    let path = url.path
     var status = stat()
-    return stat(url.path, &status) == 0 ? status : nil
+    guard stat(path, &status) == 0 else { throw .lastFailure(to: "read", path) }
+    return status
   }
 
   var length: Int64 { status.map { Int64($0.st_size) } ?? 0 }
 
-  /// Nil if another file has come into its place, or none is there: the one that is being sent lives on until it is closed.
-  var presentLength: Int64? {
-    guard let status, let present = Self.status(of: url), (present.st_ino, present.st_dev) == (status.st_ino, status.st_dev) else {
-      return nil
+  /// Why nothing comes of it any more though there should be more; nil if something may. Looks at the disk.
+  ///
+  /// A session opens the file when it is about to send its first bytes. If none is there by then, or there is an error, a session on Linux
+  /// waits without end. Once it is open, it is sent whatever comes into its place.
+  /// - Parameter sent: how many bytes have been sent.
+  func failure(after sent: Int64) -> RequestError? {
+    do throws(RequestError) {
+      let present = try Self.status(of: url)
+      let isSame = status.map { ($0.st_ino, $0.st_dev) == (present.st_ino, present.st_dev) } ?? false
+      // Another file may not be the one that is being sent. But it is if that ends just here.
+      return (isSame ? present.st_size <= sent && present.st_size < length : present.st_size == sent) ? changed : nil
+    } catch {
+      return sent == 0 ? error : nil
     }
-    return Int64(present.st_size)
   }
 
   var changed: RequestError { .fileSystem(FileFailure(action: "send", path: url.path, code: ENODATA)) }

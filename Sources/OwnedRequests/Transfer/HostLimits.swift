@@ -54,8 +54,6 @@ final class HostLimits: Sendable {
 
   private struct State {
     var limit: Int
-    /// How many want no grants made for a while.
-    var pauses = 0
     var lines: [String: Line] = [:]
   }
 
@@ -145,22 +143,10 @@ final class HostLimits: Sendable {
     for grant in grants { grant() }
   }
 
-  /// Grants nothing while the body runs. The body takes away many who wait, and many who have turns.
-  func withoutGrants(_ body: () -> Void) {
-    state.withLock { $0.pauses += 1 }
-    body()
-    let grants = state.withLock { state -> [@Sendable () -> Void] in
-      state.pauses -= 1
-      if TransferMutation.endKeepsTheTurns.isOn { return [] }
-      return state.lines.keys.flatMap { Self.grants(for: $0, &state) }
-    }
-    runElsewhere(grants)
-  }
-
   private static func grants(for host: String, _ state: inout State) -> [@Sendable () -> Void] {
     guard var line = state.lines.removeValue(forKey: host) else { return [] }
     var grants: [@Sendable () -> Void] = []
-    while state.pauses == 0, line.underWay < state.limit, let ticket = line.next() {
+    while line.underWay < state.limit, let ticket = line.next() {
       ticket.phase = .granted
       line.underWay += 1
       if let grant = ticket.grant { grants.append(grant) }

@@ -271,13 +271,14 @@ final class Transfer: Sendable {
   /// Neither waiting for its turn, nor for files of its own.
   var isUnderWay: Bool { state.withLock { $0.phase == .underWay } }
 
-  /// Why nothing more can come of a file that is being sent: it has become shorter. Looks at the disk, which may take its time.
-  var shrinkage: RequestError? {
+  /// Why nothing more can come of a file that is being sent, such as that it has become shorter; nil if something may. Looks at the disk,
+  /// which may take its time.
+  var fileFailure: RequestError? {
     let (file, progress) = state.withLock { state -> (BodyFile?, TransferProgress) in
       (state.phase == .underWay ? state.source : nil, state.progress)
     }
-    guard let file, progress.bytesSent < progress.bytesToSend ?? file.length, let length = file.presentLength else { return nil }
-    return length <= progress.bytesSent && length < file.length ? file.changed : nil
+    guard let file, progress.bytesSent < progress.bytesToSend ?? file.length else { return nil }
+    return file.failure(after: progress.bytesSent)
   }
 
   /// On a thread that may begin what others have asked for.
@@ -412,6 +413,8 @@ extension Transfer: SessionTaskReceiver {
       state.outgoing = redirect
       if case .none = redirect.body { swap(&unusedLayout, &state.layout) }
       state.redirect = nil
+      // The body is sent anew.
+      state.progress = TransferProgress()
       state.phase = .waiting
       swap(&former, &state.ticket)
     }

@@ -309,8 +309,6 @@ enum Mutation: String, CaseIterable {
   case leaverGivesATurnBack
   /// Who has left the line gets a turn.
   case leaverGetsATurn
-  /// When an owner's end is over, what it gave back is granted to nobody.
-  case endKeepsTheTurns
 
   // Transfers that several askers share: CoalescingModelTests
   /// Somebody joins a transfer that is over.
