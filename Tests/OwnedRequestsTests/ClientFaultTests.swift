@@ -37,6 +37,17 @@ import Testing
     }
   }
 
+  /// What the server said before is not lost.
+  @Test(arguments: ["cut?in=body", "cut?in=chunk", "reset?in=body", "bytes?id=head-lie&length=100&lie=50&cuts=1&after=100"])
+  func anAnswerThatIsCutOffInItsBodyHasAHead(path: String) async throws {
+    let operation = server.client().send(Request(.get, path), lifetime: lifetime, decoding: .data) { _ in }
+    guard case .transport? = await failure({ _ = try await operation.value }) else {
+      Issue.record("\(path): no transport error")
+      return
+    }
+    #expect(operation.head?.status == 200)
+  }
+
   /// What comes after the length that was said is in no answer: at worst it fails the next request on that connection.
   @Test func moreThanWasSaidIsNotTaken() async throws {
     let client = server.client { $0.maxConcurrentRequestsPerHost = 1 }

@@ -69,7 +69,7 @@ enum DeferredReleases {
 /// Code of the user's that the library calls in the background, and which may block: `didCancel`, observers, hooks.
 ///
 /// Runs as ``DeferredReleases`` release: in order, on threads of ours, and held up by no other call for longer than a few milliseconds.
-enum DeferredCalls {
+package enum DeferredCalls {
   private static let relay = Relay()
 
   private final class Call: RelayBatch, @unchecked Sendable {  // `body` belongs to the one step
@@ -84,7 +84,7 @@ enum DeferredCalls {
   }
 
   /// Any thread; constant time. The closure is released when it has run.
-  static func add(_ body: @escaping @Sendable () -> Void) {
+  package static func add(_ body: @escaping @Sendable () -> Void) {
     relay.add(Call(body))
   }
 

@@ -4,7 +4,7 @@ import Foundation
 extension RequestClient {
   /// For what touches files or runs code of the user's. It has no place on the queue of the timers, nor on the threads of tasks, of which
   /// there are as many as processors.
-  func inBackground(_ body: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(execute: body) }
+  func inBackground(_ body: @escaping @Sendable () -> Void) { Background.run(body) }
 
   func timer(after delay: Duration, _ body: @escaping @Sendable () -> Void) -> OneShotTimer { OneShotTimer(after: delay, body) }
 }

@@ -63,6 +63,8 @@ final class RequestRun: Sendable {
 
     var sendsFile: Bool { prepared?.body.isStreamed ?? false }
 
+    var place: TransferHub.Place? { if case .transferring(let place) = phase { place } else { nil } }
+
     func timeUntilNextLook(_ left: Duration) -> Duration { sendsFile ? min(left, Self.fileInterval) : left }
   }
 
@@ -381,7 +383,8 @@ final class RequestRun: Sendable {
   private func timeOutInBackground(_ error: RequestError = .timedOut) { inBackground { self.timeOut(error) } }
 
   private func timeOut(_ error: RequestError) {
-    let (head, attempts) = state.withLock { ($0.head, $0.attempt) }
+    let (former, attempts, place) = state.withLock { ($0.head, $0.attempt, $0.place) }
+    let head = place?.transfer.head ?? former
     end(RunOutcome(result: .failure(error), head: head, attempts: attempts))
   }
 
@@ -392,10 +395,7 @@ final class RequestRun: Sendable {
   /// Time spent between attempts does not count.
   private func lookForBytes() {
     var former: OneShotTimer?
-    let place = state.withLock { state -> TransferHub.Place? in
-      if case .transferring(let place) = state.phase { return place }
-      return nil
-    }
+    let place = state.withLock { $0.place }
     // Not while it waits for its turn, for the first time or after a redirect.
     let isUnderWay = place?.transfer.isUnderWay ?? false
     var asksDisk = false
@@ -441,6 +441,8 @@ extension RequestRun: TransferSubscriber {
 
   func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {
     var outcome = RunOutcome(result: result, head: try? result.get().head, attempts: attempt)
+    // The server may have said something before the answer broke.
+    if outcome.head == nil { outcome.head = state.withLock { $0.place }?.transfer.head }
     var failure: RequestError?
     do throws(RequestError) { outcome = try judge(result.get(), attempt: attempt) } catch {
       failure = error

@@ -159,7 +159,7 @@ final class Transfer: Sendable {
     remains.ticket?.release(grantsHere: false)
     whenOver(self)
     // To remove a large file takes its time, and this may be the thread on which an owner ends.
-    if let layout = remains.layout { inBackground { withExtendedLifetime(layout) {} } }
+    if let layout = remains.layout { Background.run { withExtendedLifetime(layout) {} } }
   }
 
   private static func close(_ state: inout State) -> Remains {
@@ -229,11 +229,9 @@ final class Transfer: Sendable {
     guard let outgoing else { return }
     for subscription in audience { subscription.subscriber.transferDidBegin(attempt: subscription.attempt) }
     guard case .form(let form) = outgoing.body else { return send(outgoing) }
-    inBackground { [self] in layOut(form) }
+    // Files are not read and written on the thread of somebody who has made room.
+    Background.run { [self] in layOut(form) }
   }
-
-  /// Files are not read and written on the thread of somebody who has made room.
-  private func inBackground(_ body: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(execute: body) }
 
   private func layOut(_ form: MultipartForm) {
     do throws(RequestError) {
@@ -267,6 +265,9 @@ final class Transfer: Sendable {
     }
     if isOver { task.cancel() } else { task.resume() }
   }
+
+  /// What the server has said last, if it has.
+  var head: ResponseHead? { state.withLock { $0.head } }
 
   /// Neither waiting for its turn, nor for files of its own.
   var isUnderWay: Bool { state.withLock { $0.phase == .underWay } }
