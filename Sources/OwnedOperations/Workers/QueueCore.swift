@@ -16,7 +16,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   private let lock = Lock()
   /// Guarded by `lock`, which is what makes its accesses exclusive.
   @exclusivity(unchecked) private var scheduler: Scheduler
-  let hint = QueueHint()
+  private let hintMemory = QueueHint.makeMemory()
+  let hint: QueueHint
   /// The queue, which keeps the core. This and what follows is written once, before anybody else has the core.
   private(set) unowned(unsafe) var host: (any QueueHost)?
   /// The queue, for who keeps it.
@@ -31,9 +32,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   init(_ scheduler: consuming Scheduler, driver: (any QueueDriver)? = nil) {
     self.scheduler = scheduler
     self.driver = driver
+    hint = QueueHint(in: hintMemory)
   }
-
-  deinit { hint.deallocate() }
 
   /// In the queue's `init`.
   func setHost(_ host: any QueueHost) {
