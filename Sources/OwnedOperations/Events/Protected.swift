@@ -97,7 +97,6 @@ public final class Protected<State>: Sendable {
   }
 
   /// Inside a write, before its body. The state's only word, if it is one reference: of any other this would be a piece.
-  @inline(__always)  // for each use
   private var formerReference: AnyObject? { isReference ? UnsafeRawPointer(state.start).load(as: AnyObject?.self) : nil }
 
   /// Puts a new state in the place of the old one, which goes to the caller: it is not released while anybody waits.

@@ -186,7 +186,6 @@ private struct KeyBlock {
     for slot in 0..<capacity { (words + slot + 1).initialize(to: Atomic(0)) }
   }
 
-  @inline(__always)  // each object of a hooked class asks on its way out
   init(address: UInt) {
     // Only addresses of blocks made above are published.
     words = UnsafeMutablePointer(bitPattern: address).unsafelyUnwrapped

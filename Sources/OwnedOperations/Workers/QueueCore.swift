@@ -72,7 +72,6 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   }
 
   /// Looks.
-  @inline(__always)  // as above
   func read<Result: ~Copyable>(_ body: (borrowing Scheduler) -> Result) -> Result {
     lock.withLock {
       takeIn()
@@ -81,7 +80,6 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   }
 
   /// Changes what nobody else waits for; or under a lock of somebody else's, who sees to it that `followUp` comes when that is free.
-  @inline(__always)  // as above
   func note<Result: ~Copyable>(_ body: (inout Scheduler) -> Result) -> Result {
     lock.withLock {
       takeIn()
