@@ -87,11 +87,31 @@ final class RequestRun: Sendable {
     }
   }
 
-  private let request: Request
-  private let client: RequestClient
-  private let download: DownloadFile?
-  private let stillMatters: @Sendable () -> Bool
-  private let state: Guarded<State>
+  /// All that a run holds, and most of it is the user's.
+  private final class Holdings: Sendable {
+    let request: Request
+    let client: RequestClient
+    let download: DownloadFile?
+    let stillMatters: @Sendable () -> Bool
+    let state: Guarded<State>
+
+    init(
+      _ request: Request, _ client: RequestClient, _ download: DownloadFile?, _ stillMatters: @escaping @Sendable () -> Bool, _ state: State
+    ) {
+      (self.request, self.client, self.download, self.stillMatters) = (request, client, download, stillMatters)
+      self.state = Guarded(state)
+    }
+  }
+
+  /// Never nil until the end, which gives it away without a second reference: that could be the last.
+  nonisolated(unsafe) private var holdings: Holdings?  // written by `init` and `deinit` only
+
+  private var held: Holdings { holdings.unsafelyUnwrapped }
+  private var request: Request { held.request }
+  private var client: RequestClient { held.client }
+  private var download: DownloadFile? { held.download }
+  private var stillMatters: @Sendable () -> Bool { held.stillMatters }
+  private var state: Guarded<State> { held.state }
 
   /// - Parameters:
   ///   - stillMatters: false once the request has been cancelled, though the run has yet to hear of it.
@@ -103,11 +123,19 @@ final class RequestRun: Sendable {
     preview: @escaping @Sendable (RunOutcome) -> Void,
     progress: @escaping @Sendable (TransferProgress) -> Void, finish: @escaping @Sendable (RunOutcome) -> Void
   ) {
-    self.request = request
-    self.client = client
-    self.download = download
-    self.stillMatters = stillMatters
-    state = Guarded(State(finish: finish, preview: preview, progress: progress))
+    let state = State(finish: finish, preview: preview, progress: progress)
+    holdings = Holdings(request, client, download, stillMatters, state)
+  }
+
+  /// Whoever calls a run last may hold it last, and with it the operation, the values of the request and of its answer, and the client.
+  deinit {
+    guard SharedThread.isCurrent else { return }
+    let left = Guarded<Holdings?>(nil)
+    left.withLock { swap(&$0, &holdings) }
+    Background.run {
+      var going: Holdings?
+      left.withLock { swap(&$0, &going) }
+    }
   }
 
   // MARK: Beginning and end

@@ -39,7 +39,7 @@ final class TimerLine: Sendable {
 
   init() {
     source = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "OwnedRequests.timers", qos: .userInitiated))
-    source.setEventHandler { [weak self] in self?.callDue() }
+    source.setEventHandler { [weak self] in SharedThread.run { self?.callDue() } }
     source.schedule(deadline: .distantFuture)
     source.activate()
   }

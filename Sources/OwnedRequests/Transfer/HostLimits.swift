@@ -67,7 +67,7 @@ final class HostLimits: Sendable {
   init(limit: Int, turns: Turns? = nil) {
     state = Guarded(State(limit: limit))
     let queue = DispatchQueue(label: "OwnedRequests.turns", qos: .userInitiated)
-    self.turns = turns ?? { queue.async(execute: $0) }
+    self.turns = turns ?? { block in queue.async { SharedThread.run(block) } }
   }
 
   var limit: Int {

@@ -248,7 +248,7 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
   ) {
     if !isDiscarding, let response = response as? HTTPURLResponse, let sessionTask = tasks.withLock({ $0[dataTask.taskIdentifier] }) {
-      take(ResponseHead(response), of: sessionTask)
+      SharedThread.run { take(ResponseHead(response), of: sessionTask) }
     }
     completionHandler(.allow)
   }
@@ -288,13 +288,14 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
   }
 
   func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-    if !isDiscarding, !data.isEmpty { receiver(of: dataTask)?.taskDidReceive(data) }
+    if !isDiscarding, !data.isEmpty { SharedThread.run { receiver(of: dataTask)?.taskDidReceive(data) } }
   }
 
   func urlSession(
     _ session: URLSession, task: URLSessionTask, didSendBodyData bytesSent: Int64, totalBytesSent: Int64, totalBytesExpectedToSend: Int64
   ) {
-    receiver(of: task)?.taskDidSend(totalBytesSent, of: totalBytesExpectedToSend > 0 ? totalBytesExpectedToSend : nil)
+    let total = totalBytesExpectedToSend > 0 ? totalBytesExpectedToSend : nil
+    SharedThread.run { receiver(of: task)?.taskDidSend(totalBytesSent, of: total) }
   }
 
   func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
@@ -307,11 +308,11 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
       }
     }
     // Something may have been discarded, even if the session has come to the end of it.
-    backlog.addLast { sessionTask?.takeReceiver()?.taskDidComplete(error ?? URLError(.cancelled)) }
+    backlog.addLast { SharedThread.run { sessionTask?.takeReceiver()?.taskDidComplete(error ?? URLError(.cancelled)) } }
   }
 
   private func end(_ body: @escaping @Sendable () -> Void) {
-    if let backlog, backlog.isAtOnce { backlog.addLast(body) } else { body() }
+    if let backlog, backlog.isAtOnce { backlog.addLast { SharedThread.run(body) } } else { SharedThread.run(body) }
   }
 
   private var isDiscarding: Bool { backlog?.isDiscarding ?? false }
