@@ -28,7 +28,7 @@ import Testing
     func transferDidBegin(attempt: Int) {}
     func transferDidProgress(_ progress: TransferProgress, attempt: Int) {}
 
-    func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {
+    func transferDidEnd(_ result: Result<Exchange, RequestError>, head: ResponseHead?, attempt: Int) {
       ends += 1
       if case .failure = result { hasFailed = true }
     }

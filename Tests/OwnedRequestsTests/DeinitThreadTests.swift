@@ -36,7 +36,7 @@ import Testing
       called.write(1)
       gate.wait()
     }
-    func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {}
+    func transferDidEnd(_ result: Result<Exchange, RequestError>, head: ResponseHead?, attempt: Int) {}
   }
 
   private func send(_ request: Request, _ client: RequestClient, _ heavy: Heavy) -> RequestOperation<Int> {

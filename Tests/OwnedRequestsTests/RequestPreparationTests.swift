@@ -45,6 +45,7 @@ import Testing
   @Test(arguments: [
     ("http://[::1]:8080/a", "http://[::1]:8080/a"), ("http://bücher.example/ä", "http://bücher.example/%C3%A4"),
     ("find?q=a+b&c='(*)'", "find?q=a+b&c='(*)'"), ("..", ".."), ("#a", "#a"),
+    ("http://a@b%20c@host/", "http://a%40b%20c@host/"), ("items[1]:x", "items%5B1%5D%3Ax"), ("a:b[1]:c", "a:b%5B1%5D:c"),
   ])
   func neitherHostNorWhatIsAllowedIsEscaped(address: String, expected: String) {
     #expect(AddressEscapes.added(to: address) == expected)

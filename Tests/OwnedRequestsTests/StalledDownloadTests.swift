@@ -213,7 +213,7 @@ private final class StalledDisk: Sendable {
     var acceptedStatus: Range<Int> { 200..<300 }
     func transferDidBegin(attempt: Int) {}
     func transferDidProgress(_ progress: TransferProgress, attempt: Int) {}
-    func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) { journal.write("over") }
+    func transferDidEnd(_ result: Result<Exchange, RequestError>, head: ResponseHead?, attempt: Int) { journal.write("over") }
   }
 
   /// Or the next one's pieces would wait behind the end of this one's file.

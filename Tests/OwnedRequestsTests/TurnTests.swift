@@ -18,7 +18,7 @@ private final class Asker: TransferSubscriber {
   var isWanted: Bool { true }
   func transferDidBegin(attempt: Int) { begins() }
   func transferDidProgress(_ progress: TransferProgress, attempt: Int) {}
-  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {}
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, head: ResponseHead?, attempt: Int) {}
 }
 
 /// Who gets the next turn at a host, and on which thread.

@@ -1,4 +1,5 @@
 import Dispatch
+import Synchronization
 
 /// Hears that the work on this thread is about to block: a queue's worker has another one take over.
 class BlockingObserver {
@@ -18,10 +19,10 @@ class BlockingObserver {
 /// What a blocked thread waits on. Signalled once when its wait is over, and before that to have it look at its target again.
 final class WaitingThread: OperationWaiter {
   private let semaphore = Semaphore()
-  private let isOver = Locked(false)
+  private let isOver = Atomic(false)
 
   func wake() {
-    isOver.withLock { $0 = true }
+    isOver.store(true, ordering: .releasing)
     semaphore.signal()
   }
 
@@ -33,7 +34,7 @@ final class WaitingThread: OperationWaiter {
     driver.drive(until: { hasEnded }, for: target)
   }
 
-  var hasEnded: Bool { isOver.withLock { $0 } }
+  var hasEnded: Bool { isOver.load(ordering: .acquiring) }
 
   func wait() {
     if AdaptiveSpin.ofWaits.look(until: { hasEnded }) { return }

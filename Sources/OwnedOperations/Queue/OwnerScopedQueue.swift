@@ -80,8 +80,10 @@ public final class OwnerScopedQueue: Sendable {
     bequeath()
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
     _ = core.note { $0.takeRestingOfIdle() }
-    let left = core.note { $0.takeWhatIsLeft() }
-    OwnerQueueDepartures.complete(left.departed)
+    var left = core.note { $0.takeWhatIsLeft() }
+    var departed: [OwnerQueue] = []
+    swap(&departed, &left.departed)  // none of the references stays here: it could be the last
+    OwnerQueueDepartures.complete(consume departed)
     for work in left.releases { work.release() }
     for run in left.runs { run.queueIsGone() }
   }

@@ -21,7 +21,7 @@ extension Scheduler {
   /// What a queue that goes leaves behind, to be seen to after unlocking.
   struct LeftBehind {
     fileprivate(set) var releases: [TakenWork] = []
-    fileprivate(set) var departed: [OwnerQueue] = []
+    var departed: [OwnerQueue] = []
     fileprivate(set) var runs: [any NodeRun] = []
   }
 

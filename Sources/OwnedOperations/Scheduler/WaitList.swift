@@ -171,6 +171,8 @@ struct WaitList {
       forget(rest)
       over += rest
     }
+    // Who has been resumed may let go of all others.
+    for index in over.indices { over[index].inside = nil }
     return over
   }
 

@@ -53,6 +53,7 @@ struct AdaptiveSpin {
   /// - Returns: whether it has seen the end. If not, it may have come all the same.
   func look(until isOver: () -> Bool) -> Bool {
     guard history.looks > 0, Pause.passesTime else { return false }
+    if isOver() { return true }  // that took no look
     let found = spin(until: isOver)
     history.noteLook(found: found)
     return found
@@ -62,8 +63,8 @@ struct AdaptiveSpin {
     let end = Uptime.now + Self.longestLook
     repeat {
       for _ in 0..<8 {
-        if isOver() { return true }
         Pause.spin(4)
+        if isOver() { return true }
       }
     } while Uptime.now < end
     return false

@@ -24,6 +24,9 @@ import Synchronization
 /// - One that gives up parking does so under the lock. If it isn't among those that are parked it has been called: the signal is
 ///   there, or on its way.
 ///
+/// A thread that looks may lose its processor. What is due then waits until it has it back, and not for ever: it takes one whatever it has
+/// seen, and calls another for the rest.
+///
 /// How many are due and how many are looking stands in one word, so that each of the above is one step. Of one who makes a worker due and
 /// one who stops looking, the second sees what the first did. The rest is guarded by the lock.
 ///
@@ -118,7 +121,8 @@ final class WorkerThreads: Sendable {
 
     var isAnyDue: Bool { word >= Self.oneDue }
     /// A worker is due that nobody is going to take.
-    var asksForThread: Bool { isAnyDue && UInt32(truncatingIfNeeded: word) == 0 }
+    var asksForThread: Bool { isAnyDue && looking == 0 }
+    var looking: UInt32 { UInt32(truncatingIfNeeded: word) }
   }
 
   private func add(_ change: UInt64) -> Counts {
@@ -131,6 +135,9 @@ final class WorkerThreads: Sendable {
 
   /// A hint.
   var isAnyDue: Bool { Counts(word: counts.load(ordering: .relaxed)).isAnyDue }
+
+  /// A hint. One thread that looks before it parks is enough.
+  private var isLookingAlone: Bool { Counts(word: counts.load(ordering: .relaxed)).looking == 1 }
 
   // MARK: Workers that are due
 
@@ -206,7 +213,7 @@ final class WorkerThreads: Sendable {
 
   private func nextWorker(for thread: WorkerThread) -> DueWorker? {
     if ThreadSlot.lookingFor.pointer == nil { beginLooking() }
-    _ = AdaptiveSpin.ofParking.look { isAnyDue }
+    if Pause.passesTime, isLookingAlone { _ = AdaptiveSpin.ofParking.look { isAnyDue } }
     while true {
       let seesNothing = Mutation.parksWithoutLooking.isOn && !isAnyDue
       switch state.withLock({ nextStep(of: thread, &$0, seesNothing: seesNothing) }) {

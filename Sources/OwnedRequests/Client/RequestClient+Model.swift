@@ -33,6 +33,7 @@
     func unregister(_ id: ObjectIdentifier, of owner: OwnerID) {}
 
     func inBackground(_ body: @escaping @Sendable () -> Void) { background(body) }
+    func endInBackground(_ body: @escaping @Sendable () -> Void) { background(body) }
 
     func timer(after delay: Duration, _ body: @escaping @Sendable () -> Void) -> OneShotTimer {
       let timer = OneShotTimer(after: delay, body)

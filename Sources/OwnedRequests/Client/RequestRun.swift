@@ -1,4 +1,5 @@
 import Foundation
+import OwnedOperations
 
 #if canImport(FoundationNetworking)
   import FoundationNetworking
@@ -74,6 +75,7 @@ final class RequestRun: Sendable {
     var finish: (@Sendable (RunOutcome) -> Void)?
     var preview: (@Sendable (RunOutcome) -> Void)?
     var progress: (@Sendable (TransferProgress) -> Void)?
+    var head: ResponseHead?
     var timers: [OneShotTimer?] = []
 
     func stop() {
@@ -132,7 +134,7 @@ final class RequestRun: Sendable {
     guard SharedThread.isCurrent else { return }
     let left = Guarded<Holdings?>(nil)
     left.withLock { swap(&$0, &holdings) }
-    Background.run {
+    DeferredCalls.add {
       var going: Holdings?
       left.withLock { swap(&$0, &going) }
     }
@@ -187,14 +189,19 @@ final class RequestRun: Sendable {
     remains.stop()
     download?.letGo()
     guard let finish = remains.finish else { return }
-    if isInBackground { finish(outcome) } else { inBackground { finish(outcome) } }
+    var outcome = outcome
+    outcome.head = outcome.head ?? remains.head
+    if isInBackground { return finish(outcome) }
+    // The next is a copy, for the closure.
+    let end = outcome
+    if case .failure = end.result { client.endInBackground { finish(end) } } else { inBackground { finish(end) } }
   }
 
   private func close() -> Remains? {
     state.withLock { state in
       if case .over = state.phase { return nil }
       let remains = Remains(
-        phase: state.phase, finish: state.finish, preview: state.preview, progress: state.progress,
+        phase: state.phase, finish: state.finish, preview: state.preview, progress: state.progress, head: state.head,
         timers: [state.totalTimer, state.idleTimer, state.openTimer])
       state.phase = .over
       state.finish = nil
@@ -408,12 +415,12 @@ final class RequestRun: Sendable {
     }
   }
 
-  private func timeOutInBackground(_ error: RequestError = .timedOut) { inBackground { self.timeOut(error) } }
+  private func timeOutInBackground(_ error: RequestError = .timedOut) { client.endInBackground { self.timeOut(error) } }
 
   private func timeOut(_ error: RequestError) {
     let (former, attempts, place) = state.withLock { ($0.head, $0.attempt, $0.place) }
     let head = place?.transfer.head ?? former
-    end(RunOutcome(result: .failure(error), head: head, attempts: attempts))
+    end(RunOutcome(result: .failure(error), head: head, attempts: attempts), isInBackground: true)
   }
 
   private func idleTimer(after delay: Duration) -> OneShotTimer {
@@ -467,10 +474,8 @@ extension RequestRun: TransferSubscriber {
     report?(progress)
   }
 
-  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int) {
-    var outcome = RunOutcome(result: result, head: try? result.get().head, attempts: attempt)
-    // The server may have said something before the answer broke.
-    if outcome.head == nil { outcome.head = state.withLock { $0.place }?.transfer.head }
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, head: ResponseHead?, attempt: Int) {
+    var outcome = RunOutcome(result: result, head: head, attempts: attempt)
     var failure: RequestError?
     do throws(RequestError) { outcome = try judge(result.get(), attempt: attempt) } catch {
       failure = error
@@ -479,7 +484,7 @@ extension RequestRun: TransferSubscriber {
     let isNext = state.withLock { state in
       guard case .transferring = state.phase, state.attempt == attempt else { return false }
       state.phase = .deciding(nil)
-      state.head = outcome.head
+      state.head = outcome.head ?? state.head
       return true
     }
     guard isNext else { return }

@@ -23,7 +23,8 @@ protocol TransferSubscriber: AnyObject, Sendable {
   /// The host's limit has let the transfer begin; or go on, after a redirect.
   func transferDidBegin(attempt: Int)
   func transferDidProgress(_ progress: TransferProgress, attempt: Int)
-  func transferDidEnd(_ result: Result<Exchange, RequestError>, attempt: Int)
+  /// - Parameter head: what the server has said last, if it has.
+  func transferDidEnd(_ result: Result<Exchange, RequestError>, head: ResponseHead?, attempt: Int)
 }
 
 /// Takes the body of an answer as it comes, on the line of its session, which has no other task.
@@ -92,6 +93,9 @@ final class Transfer: Sendable {
     var usesSink = false
     var body = Data()
     var progress = TransferProgress()
+
+    /// Not one that promises another.
+    var lastAnswer: ResponseHead? { head.flatMap { (100..<200).contains($0.status) ? nil : $0 } }
   }
 
   /// What is taken out of a transfer that is over.
@@ -101,6 +105,7 @@ final class Transfer: Sendable {
     var task: SessionTask?
     var layout: TemporaryFile?
     var subscriptions: [Subscription] = []
+    var head: ResponseHead?
   }
 
   private let state: Guarded<State>
@@ -159,14 +164,14 @@ final class Transfer: Sendable {
     remains.ticket?.release(grantsHere: false)
     whenOver(self)
     // To remove a large file takes its time, and this may be the thread on which an owner ends.
-    if let layout = remains.layout { Background.run { withExtendedLifetime(layout) {} } }
+    if let layout = remains.layout { inBackground { withExtendedLifetime(layout) {} } }
   }
 
   private static func close(_ state: inout State) -> Remains {
     state.phase = .over
     let remains = Remains(
       ticket: state.ticket, session: state.session, task: state.task, layout: state.layout,
-      subscriptions: Array(state.subscriptions.values))
+      subscriptions: Array(state.subscriptions.values), head: state.lastAnswer)
     state.ticket = nil
     state.session = nil
     state.task = nil
@@ -229,9 +234,11 @@ final class Transfer: Sendable {
     guard let outgoing else { return }
     for subscription in audience { subscription.subscriber.transferDidBegin(attempt: subscription.attempt) }
     guard case .form(let form) = outgoing.body else { return send(outgoing) }
-    // Files are not read and written on the thread of somebody who has made room.
-    Background.run { [self] in layOut(form) }
+    inBackground { [self] in layOut(form) }
   }
+
+  /// Files are not read and written on the thread of somebody who has made room.
+  private func inBackground(_ body: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(execute: body) }
 
   private func layOut(_ form: MultipartForm) {
     do throws(RequestError) {
@@ -267,7 +274,7 @@ final class Transfer: Sendable {
   }
 
   /// What the server has said last, if it has.
-  var head: ResponseHead? { state.withLock { $0.head } }
+  var head: ResponseHead? { state.withLock { $0.lastAnswer } }
 
   /// Neither waiting for its turn, nor for files of its own.
   var isUnderWay: Bool { state.withLock { $0.phase == .underWay } }
@@ -294,7 +301,9 @@ final class Transfer: Sendable {
   private func announce(_ result: Result<Exchange, RequestError>, to remains: Remains, grantsHere: Bool = true) {
     remains.ticket?.release(grantsHere: grantsHere)
     whenOver(self)
-    for subscription in remains.subscriptions { subscription.subscriber.transferDidEnd(result, attempt: subscription.attempt) }
+    for subscription in remains.subscriptions {
+      subscription.subscriber.transferDidEnd(result, head: remains.head, attempt: subscription.attempt)
+    }
   }
 
   private func announceProgress(_ change: (inout TransferProgress) -> Void) {

@@ -35,7 +35,9 @@ extension RetryPolicy {
     // In seconds, which have no end: a `Duration` that overflows stops the process.
     let growth = base.inSeconds * pow(2, Double(min(attempt - 1, 60)))
     let delay = Duration.seconds(min(max(growth, 0), cap.inSeconds) * (0.5 + randomness / 2))
-    guard let asked = head?.headers["Retry-After"].flatMap({ RetryAfter.delay($0, now: now) }) else { return delay }
+    // An answer that broke, or led elsewhere, asks for nothing.
+    guard let head, error.isStatus || Self.isTransient(head.status) else { return delay }
+    guard let asked = head.headers["Retry-After"].flatMap({ RetryAfter.delay($0, now: now) }) else { return delay }
     return max(delay, asked)
   }
 
@@ -45,9 +47,11 @@ extension RetryPolicy {
     return max(usual, cap)
   }
 
+  private static func isTransient(_ status: Int) -> Bool { status == 408 || status == 429 || (500...599).contains(status) }
+
   private static func isTransient(_ error: RequestError) -> Bool {
     switch error {
-    case .status(let status, _): status == 408 || status == 429 || (500...599).contains(status)
+    case .status(let status, _): isTransient(status)
     case .transport(let error): !lasting.contains(error.code)
     default: false
     }
@@ -79,6 +83,10 @@ enum RetryAfter {
     guard let date = HTTPDate.parse(value) else { return nil }
     return .milliseconds(Int64(max(0, min(date.timeIntervalSince(now), 4e9)) * 1000))
   }
+}
+
+extension RequestError {
+  fileprivate var isStatus: Bool { if case .status = self { true } else { false } }
 }
 
 /// Dates as HTTP writes them: `Sun, 06 Nov 1994 08:49:37 GMT`.
