@@ -2,29 +2,21 @@
 ///
 /// Whoever wants to hear keeps it, and lets go of it, or calls `leave`, when that isn't wanted any more. Joining and leaving take constant
 /// time, and so the end does: unlike hooks, members are told in the background.
-final class LifetimeEndCall: LifetimeMember {
+final class LifetimeEndCall: LifetimeMember, @unchecked Sendable {  // `action` is guarded by `lock`
   static let memberKind: MemberKind = MemberKind(of: LifetimeEndCall.self)
+  var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
   let lifetime: OwnerLifetime
-  private let place = SharedCell(MemberList.notListed)  // guarded by the lock of `lifetime`
-  private let action: Locked<Action>
-
-  private struct Action {
-    var body: (@Sendable () -> Void)?
-  }
+  private let lock = Lock()
+  private var action: (@Sendable () -> Void)?
 
   /// - Parameter action: called at most once, on a thread of the reaper's, and so runs and releases nothing of the user's. Must not keep
   ///   this object's keeper.
   init(_ lifetime: OwnerLifetime, _ action: @escaping @Sendable () -> Void) {
     self.lifetime = lifetime
-    self.action = Locked(Action(body: action))
+    self.action = action
   }
 
   deinit { lifetime.leave(self) }
-
-  var memberIndex: Int32 {
-    get { place.value }
-    set { place.value = newValue }
-  }
 
   /// Once.
   /// - Returns: false if the owner has ended: then the action isn't called.
@@ -39,6 +31,9 @@ final class LifetimeEndCall: LifetimeMember {
   func lifetimeDidEnd() { take()?() }
 
   private func take() -> (@Sendable () -> Void)? {
-    action.withLock { $0.body.take() }
+    lock.withLock {
+      defer { action = nil }
+      return action
+    }
   }
 }

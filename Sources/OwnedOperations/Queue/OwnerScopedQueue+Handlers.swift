@@ -189,7 +189,8 @@ extension OwnerScopedQueue {
     // An actor that holds the owner must not be held by the owner's work.
     let actor = WeakActor(isolation)
     return ResultHandler(lifetime) { result in
-      PendingBlock(lifetime, hold, at: .actor(actor)) { owner in handler(unsafeDowncast(owner, to: Owner.self), result) }.submitToActor()
+      guard let isolation = actor.object else { return }
+      IsolatedBlock(lifetime, hold, on: isolation) { owner in handler(unsafeDowncast(owner, to: Owner.self), result) }.submit()
     }
   }
 
@@ -208,10 +209,16 @@ extension OwnerScopedQueue {
     let hold = OwnerHold.of(owner, lifetime)
     let actor = WeakActor(owner)
     return ResultHandler(lifetime) { result in
-      let block = PendingBlock(lifetime, hold, at: .actor(actor)) { owner in
+      guard let isolation = actor.object else { return }
+      let block = IsolatedBlock(lifetime, hold, on: isolation) { owner in
         unsafeDowncast(owner, to: Owner.self).assumeIsolated { handler($0, result) }
       }
-      block.submitToActor()
+      block.submit()
     }
   }
+}
+
+private final class WeakActor: Sendable {
+  weak let object: (any Actor)?
+  init(_ object: any Actor) { self.object = object }
 }

@@ -210,5 +210,6 @@ final class LineTurns {
 }
 
 extension Flow {
+  @inline(__always)  // for each turn
   var isLineHeld: Bool { line?.isHeld ?? false }
 }

@@ -10,9 +10,9 @@ final class TakenWork {
     swap(&released, &list)
     let work = ReleasedWork(released)
     if Mutation.capturesGoWhereTheyAreTakenOut.isOn || Mutation.capturesGoUnderTheLock.isOn {
-      for index in 0..<work.count { work.release(index) }
+      for index in 0..<work.count { work.takeStep(index) }
     } else {
-      DeferredReleases.add(RelaySteps(count: work.count) { index in work.release(index) })
+      DeferredReleases.add(work)
     }
   }
 
@@ -45,31 +45,29 @@ final class TakenWork {
 }
 
 /// Work items to be released one by one. Each belongs to whoever claims its index.
-private final class ReleasedWork: Sendable {
-  let count: Int
+private final class ReleasedWork: RelayBatch, @unchecked Sendable {  // constants, and memory of which each part is one claimer's
+  private let list: WorkList
   /// The first item of each chunk, and its index.
-  private let runs: [(start: Int, items: BorrowedStorage<WorkItem>)]
-  private let list: SharedCell<WorkList>  // keeps the chunks, and is not touched any more
+  private var runs: [(start: Int, items: UnsafeMutablePointer<WorkItem>)] = []
 
   init(_ list: consuming WorkList) {
-    count = list.count
-    var runs: [(start: Int, items: BorrowedStorage<WorkItem>)] = []
+    let count = list.count
+    self.list = list
+    super.init(count: count)
     var start = 0
-    list.visitChunks { items, count in
-      runs.append((start, BorrowedStorage(items)))
+    self.list.visitChunks { items, count in
+      runs.append((start, items))
       start += count
     }
-    list.forgetItems()
-    self.runs = runs
-    self.list = SharedCell(list)
+    self.list.forgetItems()
   }
 
-  func release(_ index: Int) {
+  override func takeStep(_ index: Int) {
     var (low, high) = (0, runs.count)
     while high - low > 1 {
       let middle = (low + high) / 2
       if runs[middle].start <= index { low = middle } else { high = middle }
     }
-    (runs[low].items.start + (index - runs[low].start)).deinitialize(count: 1)
+    (runs[low].items + (index - runs[low].start)).deinitialize(count: 1)
   }
 }
