@@ -253,7 +253,7 @@ import Testing
       let reference = WeakReference(captured.object!)
       let queue = DispatchQueue(label: "blocks")
       let lifetime = OwnerLifetime()
-      let block: PendingBlock = OwnerBlock(lifetime, scene.hold, at: DispatchPlace(queue: queue, qos: .unspecified, flags: [])) {
+      let block = PendingBlock(lifetime, scene.hold, at: .queue(DispatchPlace(queue: queue, qos: .unspecified, flags: []))) {
         [flag = captured.object] _ in flag?.count += 1
       }
       captured.object = nil

@@ -23,11 +23,11 @@ extension DispatchQueue {
   ) {
     guard lifetime.isAlive else { return }
     guard let group else {
-      submit(LifetimeBlock(lifetime, body), qos: qos, flags: flags)
+      submit(PendingBlock(lifetime, body), qos: qos, flags: flags)
       return
     }
     let grouped = GroupedBody(body, in: group)
-    submit(LifetimeBlock(lifetime) { grouped.body?() }, qos: qos, flags: flags)
+    submit(PendingBlock(lifetime) { grouped.body?() }, qos: qos, flags: flags)
   }
 
   /// Runs the body on this queue after `deadline`, unless `lifetime` has ended by then.
@@ -55,6 +55,6 @@ extension DispatchQueue {
     guard lifetime.isAlive else { return }
     let timer = makeTimer()
     let delayed = DelayedBody(body, on: timer)
-    submit(LifetimeBlock(lifetime) { delayed.body() }, on: timer, deadline: deadline, qos: qos, flags: flags)
+    submit(PendingBlock(lifetime) { delayed.body() }, on: timer, deadline: deadline, qos: qos, flags: flags)
   }
 }

@@ -61,8 +61,8 @@ extension DispatchQueue {
   ) {
     let lifetime = OwnerLifetime.of(owner as AnyObject)
     guard lifetime.isAlive else { return }
-    let place = DispatchPlace(queue: .main, qos: qos, flags: flags)
-    let block = OwnerBlock(lifetime, OwnerHold.of(owner, lifetime), at: place, ErasedOwnerBody.erase(onMain: body))
+    let place = BlockPlace.queue(DispatchPlace(queue: .main, qos: qos, flags: flags))
+    let block = PendingBlock(lifetime, OwnerHold.of(owner, lifetime), at: place, ErasedOwnerBody.erase(onMain: body))
     DispatchQueue.main.submit(block, qos: qos, flags: flags)
     block.wasSubmitted()
   }

@@ -68,13 +68,13 @@ extension DispatchQueue {
     _ body: @escaping @Sendable (Owner) -> Void
   ) {
     guard lifetime.isAlive else { return }
-    let place = DispatchPlace(queue: self, qos: qos, flags: flags)
-    let block: OwnerBlock
+    let place = BlockPlace.queue(DispatchPlace(queue: self, qos: qos, flags: flags))
+    let block: PendingBlock
     if let group {
       let grouped = GroupedBody(body, in: group)
-      block = OwnerBlock(lifetime, owner, at: place) { owner in grouped.body?(owner) }
+      block = PendingBlock(lifetime, owner, at: place) { owner in grouped.body?(owner) }
     } else {
-      block = OwnerBlock(lifetime, owner, at: place, body)
+      block = PendingBlock(lifetime, owner, at: place, body)
     }
     submit(block, qos: qos, flags: flags)
     block.wasSubmitted()
@@ -87,8 +87,8 @@ extension DispatchQueue {
     guard lifetime.isAlive else { return }
     let timer = makeTimer()
     let delayed = DelayedBody(body, on: timer)
-    let place = DispatchPlace(queue: self, qos: qos, flags: flags)
-    let block = OwnerBlock(lifetime, owner, at: place) { owner in delayed.body(owner) }
+    let place = BlockPlace.queue(DispatchPlace(queue: self, qos: qos, flags: flags))
+    let block = PendingBlock(lifetime, owner, at: place) { owner in delayed.body(owner) }
     submit(block, on: timer, deadline: deadline, qos: qos, flags: flags)
   }
 }

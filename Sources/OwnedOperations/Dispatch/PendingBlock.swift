@@ -1,10 +1,10 @@
 import Dispatch
 import Synchronization
 
-/// A block on its way through a dispatch queue on behalf of an owner: what the queue holds in place of the body.
+/// A block on its way through a dispatch queue, or an actor's mailbox, on behalf of an owner: what the queue holds in place of the body.
 ///
 /// The queue may hold it for long: it is busy, suspended, or the deadline is an hour away. The body is stored here, not in the queue's
-/// block, and is released when the owner ends.
+/// block, and is released when the owner ends. The owner is held while the body runs, and not before.
 ///
 /// ## Protocol
 ///
@@ -14,22 +14,61 @@ import Synchronization
 ///
 /// A block whose owner only bodies hold gives the claim back, and comes to the queue again when somebody else holds the owner
 /// (`OwnerHold`). A lifetime that ended in between has found the block claimed. So after that the lifetime is asked once more.
-class PendingBlock: LifetimeMember, HeldBackWork, @unchecked Sendable {  // by the protocol above; what is added is the claimer's
-  final let lifetime: OwnerLifetime
-  static let memberKind: MemberKind = MemberKind(of: PendingBlock.self)
-  final var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
-  private let isClaimed = Atomic<Bool>(false)
+final class PendingBlock: LifetimeMember, HeldBackWork {
+  /// What is called: on behalf of a lifetime, or with its owner.
+  private enum Body {
+    case ofLifetime(@Sendable () -> Void)
+    case ofOwner(ErasedOwnerBody.Body)
+  }
 
-  init(_ lifetime: OwnerLifetime) {
+  /// The claimer's.
+  private struct Claimed {
+    var body: Body?
+    /// Stands in the hold's line for its dispatch queue.
+    var isDisplaced = false
+  }
+
+  let lifetime: OwnerLifetime
+  /// Nil for work of a lifetime without an object, which is never held back.
+  private let owner: (hold: OwnerHold, place: BlockPlace)?
+  static let memberKind: MemberKind = MemberKind(of: PendingBlock.self)
+  private let memberPlace = SharedCell(MemberList.notListed)  // guarded by the lock of `lifetime`
+  private let isClaimed = Atomic<Bool>(false)
+  private let claimed: SharedCell<Claimed>
+
+  /// Work of a lifetime without an object.
+  init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
     self.lifetime = lifetime
+    owner = nil
+    claimed = SharedCell(Claimed(body: .ofLifetime(body)))
+  }
+
+  /// Work of an object.
+  convenience init<Owner: AnyObject & Sendable>(
+    _ lifetime: OwnerLifetime, _ owner: Owner, at place: BlockPlace, _ body: @escaping @Sendable (Owner) -> Void
+  ) {
+    self.init(lifetime, OwnerHold.of(owner, lifetime), at: place, ErasedOwnerBody.erase(body))
+  }
+
+  /// For an owner that isn't Sendable: the hold and the body are what is left of it. It is retained, called and released where the body
+  /// runs, and nowhere else.
+  init(_ lifetime: OwnerLifetime, _ hold: OwnerHold, at place: BlockPlace, _ body: @escaping ErasedOwnerBody.Body) {
+    self.lifetime = lifetime
+    owner = (hold, place)
+    claimed = SharedCell(Claimed(body: .ofOwner(body)))
   }
 
   deinit {
     lifetime.leave(self)
   }
 
+  var memberIndex: Int32 {
+    get { memberPlace.value }
+    set { memberPlace.value = newValue }
+  }
+
   /// The queue has come to the block.
-  final func run() {
+  func run() {
     guard claim() else { return }
     guard lifetime.isAlive || Mutation.blockSkipsTheLifetime.isOn else { return releaseBody() }
     switch runBody() {
@@ -41,120 +80,89 @@ class PendingBlock: LifetimeMember, HeldBackWork, @unchecked Sendable {  // by t
     if !lifetime.isAlive, !Mutation.heldBackBlockMissesTheEnd.isOn { lifetimeDidEnd() }
   }
 
-  enum Turn {
+  /// Work of the owner was added, which may be held back.
+  func wasSubmitted() { owner?.hold.lookAgainIfHeldBack() }
+
+  /// Has the queue come to the block again.
+  func ownerWasDecided() { submitAgain() }
+
+  func lifetimeDidEnd() {
+    if claim() { releaseBody() }
+  }
+
+  private func claim() -> Bool {
+    !isClaimed.exchange(true, ordering: .acquiringAndReleasing)
+  }
+
+  // MARK: The claimer's
+
+  private enum Turn {
     case over
     /// Nothing was done, because only bodies hold the owner, or a block that was held back comes before this one.
     case heldBack(OwnerHold)
   }
 
-  final func ownerWasDecided() { resubmit() }
-
-  final func lifetimeDidEnd() {
-    if claim() { releaseBody() }
-  }
-
-  private final func claim() -> Bool {
-    !isClaimed.exchange(true, ordering: .acquiringAndReleasing)
-  }
-
   /// Takes the body out, calls it if there is an owner to give to it, and lets go of it. Not called after `releaseBody`.
-  func runBody() -> Turn { .over }
-
-  /// Has the queue come to the block again.
-  func resubmit() {}
-
-  /// Hands the body to ``DeferredReleases``: neither the reaper nor the queue waits for deinits of the user's. Called at most once, and not
-  /// after `runBody`.
-  func releaseBody() {}
-}
-
-/// Work of a lifetime without an object.
-final class LifetimeBlock: PendingBlock, @unchecked Sendable {  // as its base class
-  private var body: (@Sendable () -> Void)?
-
-  init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
-    self.body = body
-    super.init(lifetime)
-  }
-
-  override func runBody() -> Turn {
-    body.take()?()
-    return .over
-  }
-
-  override func releaseBody() {
-    if let body = body.take() { DeferredReleases.add(consume body) }
-  }
-}
-
-/// Where a block that has been held back goes again.
-struct DispatchPlace {
-  let queue: DispatchQueue
-  let qos: DispatchQoS
-  let flags: DispatchWorkItemFlags
-
-  /// Valid as long as the place is there.
-  var queueIdentity: ObjectIdentifier { MainQueue.identity(of: queue) }
-}
-
-/// Work of an object, which is held while the body runs, and not before.
-final class OwnerBlock: PendingBlock, @unchecked Sendable {  // as its base class
-  private var body: ErasedOwnerBody.Body?
-  private let hold: OwnerHold
-  private let place: DispatchPlace
-  /// Stands in the hold's line for its dispatch queue.
-  private var isDisplaced = false
-
-  init<Owner: AnyObject & Sendable>(
-    _ lifetime: OwnerLifetime, _ owner: Owner, at place: DispatchPlace, _ body: @escaping @Sendable (Owner) -> Void
-  ) {
-    self.body = ErasedOwnerBody.erase(body)
-    self.place = place
-    hold = OwnerHold.of(owner, lifetime)
-    super.init(lifetime)
-  }
-
-  /// For an owner that isn't Sendable: the hold and the body are what is left of it.
-  init(_ lifetime: OwnerLifetime, _ hold: OwnerHold, at place: DispatchPlace, _ body: @escaping ErasedOwnerBody.Body) {
-    self.body = body
-    self.place = place
-    self.hold = hold
-    super.init(lifetime)
-  }
-
-  override func runBody() -> Turn {
-    if hold.mustGoBehind(self, on: place.queueIdentity) { return holdBack() }
-    switch hold.begin() {
-    case .begins(let owner):
-      leaveLine()
-      if let body = body.take() { hold.call(body, with: owner) }
-      hold.end(owner)
+  private func runBody() -> Turn {
+    guard let (hold, place) = owner else {
+      if case .ofLifetime(let body)? = claimed.value.body.take() { body() }
       return .over
-    case .heldBack: return holdBack()
+    }
+    if case .queue(let place) = place, hold.mustGoBehind(self, on: place.queueIdentity) { return holdBack(hold) }
+    switch hold.begin() {
+    case .begins(let object):
+      leaveLine()
+      if case .ofOwner(let body)? = claimed.value.body.take() { hold.call(body, with: object) }
+      hold.end(object)
+      return .over
+    case .heldBack: return holdBack(hold)
     case .gone:
       releaseBody()
       return .over
     }
   }
 
-  private func holdBack() -> Turn {
-    if !isDisplaced { hold.displace(self, on: place.queueIdentity) }
-    isDisplaced = true
+  private func holdBack(_ hold: OwnerHold) -> Turn {
+    if case .queue(let place)? = owner?.place, !claimed.value.isDisplaced {
+      hold.displace(self, on: place.queueIdentity)
+      claimed.value.isDisplaced = true
+    }
     return .heldBack(hold)
   }
 
   private func leaveLine() {
-    if isDisplaced { hold.settle(self, on: place.queueIdentity) }
-    isDisplaced = false
+    guard claimed.value.isDisplaced, case (let hold, .queue(let place))? = owner else { return }
+    hold.settle(self, on: place.queueIdentity)
+    claimed.value.isDisplaced = false
   }
 
-  /// Work of the owner was added, which may be held back.
-  func wasSubmitted() { hold.lookAgainIfHeldBack() }
-
-  override func resubmit() { ThreadStart.on(place.queue, qos: place.qos, flags: place.flags) { self.run() } }
-
-  override func releaseBody() {
+  /// Hands the body to ``DeferredReleases``: neither the reaper nor the queue waits for deinits of the user's. Called at most once, and not
+  /// after `runBody`.
+  private func releaseBody() {
     leaveLine()
-    if let body = body.take() { DeferredReleases.add(consume body) }
+    if let body = claimed.value.body.take() { DeferredReleases.add(consume body) }
   }
+
+  // MARK: On an actor
+
+  /// Puts the block into the actor's mailbox.
+  func submitToActor() {
+    guard lifetime.join(self) else { return releaseBody() }
+    submitAgain()
+    wasSubmitted()
+  }
+
+  private func submitAgain() {
+    switch owner?.place {
+    case .queue(let place): ThreadStart.on(place.queue, qos: place.qos, flags: place.flags) { self.run() }
+    case .actor(let reference):
+      // Without the actor nobody may touch the owner any more.
+      guard let actor = reference.object else { return lifetimeDidEnd() }
+      // Detached: what delivers may be a task, whose values are none of the handler's.
+      Task.detached { await self.run(on: actor) }
+    case nil: return
+    }
+  }
+
+  private func run(on actor: isolated any Actor) { run() }
 }

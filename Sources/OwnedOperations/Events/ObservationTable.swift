@@ -5,7 +5,8 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// Everything is guarded by `lock`, under which nothing of the user's is called or released, and no call to the center is made.
+/// Everything is guarded by the lock of `entries`, under which nothing of the user's is called or released, and no call to the center is
+/// made.
 ///
 /// *Who keeps whom.* The center keeps its blocks, a block this table, the table the observations and the tokens. Nobody here keeps the
 /// center, the owners or the observed objects. A token may keep its block, in a reference cycle. The center's end breaks the cycle; the
@@ -30,37 +31,32 @@ import Synchronization
 ///
 /// *What is left behind.* An observation that is over stays in its array until the array is swept. That happens when half of the array is
 /// over, or all of the entry. An entry without observations goes, and its registration with it.
-final class ObservationTable: @unchecked Sendable {  // by the protocol above
-  private weak var center: (any ObservableCenter)?  // written by the initialiser only
-  /// The address of the center, which may have gone.
-  private let address: UnsafeMutableRawPointer
-  private let lock = Lock()
-  private var names: [Notification.Name: ObservedName] = [:]
-  private var allNames: ObservedName?
-  /// Entries without a registration of their own.
-  private var heardByCatchAll = 0
-  private var lingering: [ObservedName] = []
-  private var nextNumber: UInt64 = 0
+final class ObservationTable: Sendable {
+  private weak let center: (any ObservableCenter)?
+  /// The center's address, no more: it may have gone.
+  private let centerIdentity: Borrowed<AnyObject>
+  private let entries = Locked(Entries())
   /// Set before the first observation of an object is inserted. Posts need not look at their object before.
   private let observesObjects = Atomic<Bool>(false)
 
-  /// Written once, by whoever made the table; read in the deinit.
-  private var centerEnd: OwnerHook?
+  /// Written once, by whoever made the table.
+  private let centerEnd = Locked<OwnerHook?>(nil)
 
   init(_ center: some ObservableCenter) {
     self.center = center
-    address = Borrowed(center as AnyObject).address
+    centerIdentity = Borrowed(center as AnyObject)
   }
 
   /// Once, when it has become the center's.
   func awaitCenterEnd() {
     guard let center else { return }
-    centerEnd = OwnerLifetime.ofObject(center).onEnd { [weak self] _ in self?.endAll() }
+    let hook = OwnerLifetime.ofObject(center).onEnd { [weak self] _ in self?.endAll() }
+    centerEnd.withLock { $0 = hook }
   }
 
   deinit {
-    ObservationTables.remove(self, address)
-    centerEnd?.cancel()
+    ObservationTables.remove(self, centerIdentity.address)
+    centerEnd.withLock { $0 }?.cancel()
     // The center has gone, or nothing is left.
     endAll()
   }
@@ -71,70 +67,22 @@ final class ObservationTable: @unchecked Sendable {  // by the protocol above
 
   func isOf(_ other: some ObservableCenter) -> Bool { center === other }
 
-  // MARK: Inserting
-
   /// - Parameter center: of this table.
   func insert(_ observation: OwnedObservation, at center: some ObservableCenter) {
     if observation.objectAddress != nil { observesObjects.store(true, ordering: .relaxed) }
     var spare: ObservedName?
-    while !lock.withLock({ insertUnderLock(observation, &spare) }) {
-      let new = ObservedName(observation.name)
-      new.register(at: center) { [self] in heard($0, by: new) }
-      spare = new
+    while !entries.withLock({ $0.insert(observation, of: self, &spare) }) {
+      spare = ObservedName(observation.name, registeredAt: center) { [self] in heard($0, by: $1) }
     }
     // Another thread was first.
     spare?.unregister(from: center)
   }
 
-  /// - Parameter spare: a registration that may be installed; nil once it is.
-  /// - Returns: false if one is wanted.
-  private func insertUnderLock(_ observation: OwnedObservation, _ spare: inout ObservedName?) -> Bool {
-    guard let entry = entry(of: observation.name, &spare) else { return false }
-    observation.number = nextNumber
-    observation.table = self
-    nextNumber += 1
-    entry.insert(observation)
-    return true
-  }
-
-  private func entry(of name: Notification.Name?, _ spare: inout ObservedName?) -> ObservedName? {
-    if let known = name.map({ names[$0] }) ?? allNames { return known }
-    let entry: ObservedName
-    if let name, isObservingAllNames {
-      entry = ObservedName(name)
-      heardByCatchAll += 1
-    } else {
-      guard let new = spare else { return nil }
-      spare = nil
-      entry = new
-    }
-    entry.isInstalled = true
-    if let name { names[name] = entry } else { allNames = entry }
-    return entry
-  }
-
-  private var isObservingAllNames: Bool { allNames.map { $0.living > 0 } ?? false }
-
-  // MARK: Posts
-
   /// Outside locks, on the thread that posts.
   private func heard(_ notification: Notification, by entry: ObservedName) {
     let object = observesObjects.load(ordering: .relaxed) ? Self.address(of: notification.object) : nil
-    let audience = lock.withLock { gather(of: notification.name, object, heardBy: entry) }
+    let audience = entries.withLock { $0.audience(of: notification.name, object, heardBy: entry) }
     audience.hear(notification)
-  }
-
-  private func gather(of name: Notification.Name, _ object: UnsafeMutableRawPointer?, heardBy entry: ObservedName) -> Audience {
-    var audience = Audience()
-    guard entry.isInstalled else { return audience }
-    if entry !== allNames {
-      audience.add(entry, object)
-    } else if let named = names[name] {
-      if named.isRegistered, !Mutation.postIsHeardTwice.isOn { return audience }
-      audience.add(named, object)
-    }
-    if let allNames { audience.add(allNames, object) }
-    return audience
   }
 
   /// Nil for what is no object.
@@ -143,16 +91,10 @@ final class ObservationTable: @unchecked Sendable {  // by the protocol above
     return Borrowed(object as AnyObject).address
   }
 
-  // MARK: Removing
-
   /// The observation, which is in the table, is over.
   func remove(_ observation: OwnedObservation, inBackground: Bool) {
     var swept: [[OwnedObservation]] = []  // what is in them goes outside the lock
-    let unregistered = lock.withLock { () -> [ObservedName] in
-      guard let entry = observation.name.map({ names[$0] }) ?? allNames else { return [] }
-      entry.remove(observation, &swept)
-      return entry.living == 0 ? settle(entry) : []
-    }
+    let unregistered = entries.withLock { $0.remove(observation, &swept) }
     guard !unregistered.isEmpty else { return }
     // This may be the last reference to the center, and to what its blocks have captured. Foundation lets go of a block under a lock of its
     // own: the table, which is captured there, must not go with it.
@@ -160,45 +102,6 @@ final class ObservationTable: @unchecked Sendable {  // by the protocol above
       withExtendedLifetime(self) { for entry in unregistered { entry.unregister(from: center) } }
     }
     if inBackground { DeferredCalls.add(unregister) } else { unregister() }
-  }
-
-  /// An entry has become empty.
-  /// - Returns: entries that are not installed any more.
-  private func settle(_ entry: ObservedName) -> [ObservedName] {
-    guard entry !== allNames, isObservingAllNames, entry.isRegistered else {
-      if entry !== allNames { take(entry) }
-      var taken = entry === allNames ? [] : [entry]
-      if !isObservingAllNames { taken += takeWhatLingers() }
-      return taken.filter(\.isRegistered)
-    }
-    if !entry.isLingering { lingering.append(entry) }
-    entry.isLingering = true
-    return []
-  }
-
-  /// Nobody observes all names.
-  private func takeWhatLingers() -> [ObservedName] {
-    var taken: [ObservedName] = []
-    for entry in lingering {
-      entry.isLingering = false
-      guard entry.living == 0 else { continue }
-      take(entry)
-      taken.append(entry)
-    }
-    lingering = []
-    if heardByCatchAll == 0, let catchAll = allNames {
-      catchAll.isInstalled = false
-      allNames = nil
-      taken.append(catchAll)
-    }
-    return taken
-  }
-
-  private func take(_ entry: ObservedName) {
-    guard entry.isInstalled, let name = entry.name else { return }
-    entry.isInstalled = false
-    names[name] = nil
-    if !entry.isRegistered { heardByCatchAll -= 1 }
   }
 
   /// Which observations are meant by a call.
@@ -217,27 +120,133 @@ final class ObservationTable: @unchecked Sendable {  // by the protocol above
   }
 
   /// Linear in the center's observations, or in those of the name or the object if one is given.
-  func observations(in selection: Selection) -> [OwnedObservation] {
-    lock.withLock {
-      var found: [OwnedObservation] = []
-      let entries = selection.name.map { name in names[name].map { [$0] } ?? [] } ?? Array(names.values) + (allNames.map { [$0] } ?? [])
-      for entry in entries { entry.visit(selection.object) { if selection.includes($0) { found.append($0) } } }
-      return found
-    }
+  func observations(in selection: Selection) -> [OwnedObservation] { entries.withLock { $0.observations(in: selection) } }
+
+  /// For tests. Observations that are there or not yet swept, and registrations with the center.
+  var counts: (observations: Int, registrations: Int) { entries.withLock { $0.counts } }
+}
+
+/// What is observed of a center: what the table's lock guards.
+private struct Entries {
+  private var names: [Notification.Name: ObservedName] = [:]
+  private var allNames: ObservedName?
+  /// Entries without a registration of their own.
+  private var heardByCatchAll = 0
+  private var lingering: [ObservedName] = []
+  private var nextNumber: UInt64 = 0
+
+  // MARK: Inserting
+
+  /// - Parameter spare: a registration that may be installed; nil once it is.
+  /// - Returns: false if one is wanted.
+  mutating func insert(_ observation: OwnedObservation, of table: ObservationTable, _ spare: inout ObservedName?) -> Bool {
+    guard let entry = entry(of: observation.name, &spare) else { return false }
+    observation.registration.value.number = nextNumber
+    observation.registration.value.table = table
+    nextNumber += 1
+    entry.observed.value.insert(observation)
+    return true
   }
 
-  // MARK: For tests
-
-  /// Observations that are there or not yet swept, and registrations with the center.
-  var counts: (observations: Int, registrations: Int) {
-    lock.withLock {
-      var counts = (observations: 0, registrations: 0)
-      for entry in Array(names.values) + (allNames.map { [$0] } ?? []) {
-        entry.visit { _ in counts.observations += 1 }
-        if entry.isRegistered { counts.registrations += 1 }
-      }
-      return counts
+  private mutating func entry(of name: Notification.Name?, _ spare: inout ObservedName?) -> ObservedName? {
+    if let known = name.map({ names[$0] }) ?? allNames { return known }
+    let entry: ObservedName
+    if let name, isObservingAllNames {
+      entry = ObservedName(name)
+      heardByCatchAll += 1
+    } else {
+      guard let new = spare else { return nil }
+      spare = nil
+      entry = new
     }
+    entry.observed.value.isInstalled = true
+    if let name { names[name] = entry } else { allNames = entry }
+    return entry
+  }
+
+  private var isObservingAllNames: Bool { allNames.map { $0.observed.value.living > 0 } ?? false }
+
+  // MARK: Posts
+
+  func audience(of name: Notification.Name, _ object: UnsafeMutableRawPointer?, heardBy entry: ObservedName) -> Audience {
+    var audience = Audience()
+    guard entry.observed.value.isInstalled else { return audience }
+    if entry !== allNames {
+      audience.add(entry, object)
+    } else if let named = names[name] {
+      if named.isRegistered, !Mutation.postIsHeardTwice.isOn { return audience }
+      audience.add(named, object)
+    }
+    if let allNames { audience.add(allNames, object) }
+    return audience
+  }
+
+  // MARK: Removing
+
+  /// - Parameter swept: gets what is to be released.
+  /// - Returns: entries that are not installed any more, and are to be unregistered.
+  mutating func remove(_ observation: OwnedObservation, _ swept: inout [[OwnedObservation]]) -> [ObservedName] {
+    guard let entry = observation.name.map({ names[$0] }) ?? allNames else { return [] }
+    entry.observed.value.remove(observation, &swept)
+    return entry.observed.value.living == 0 ? settle(entry) : []
+  }
+
+  /// An entry has become empty.
+  private mutating func settle(_ entry: ObservedName) -> [ObservedName] {
+    guard entry !== allNames, isObservingAllNames, entry.isRegistered else {
+      if entry !== allNames { take(entry) }
+      var taken = entry === allNames ? [] : [entry]
+      if !isObservingAllNames { taken += takeWhatLingers() }
+      return taken.filter(\.isRegistered)
+    }
+    if !entry.observed.value.isLingering { lingering.append(entry) }
+    entry.observed.value.isLingering = true
+    return []
+  }
+
+  /// Nobody observes all names.
+  private mutating func takeWhatLingers() -> [ObservedName] {
+    var taken: [ObservedName] = []
+    for entry in lingering {
+      entry.observed.value.isLingering = false
+      guard entry.observed.value.living == 0 else { continue }
+      take(entry)
+      taken.append(entry)
+    }
+    lingering = []
+    if heardByCatchAll == 0, let catchAll = allNames {
+      catchAll.observed.value.isInstalled = false
+      allNames = nil
+      taken.append(catchAll)
+    }
+    return taken
+  }
+
+  private mutating func take(_ entry: ObservedName) {
+    guard entry.observed.value.isInstalled, let name = entry.name else { return }
+    entry.observed.value.isInstalled = false
+    names[name] = nil
+    if !entry.isRegistered { heardByCatchAll -= 1 }
+  }
+
+  // MARK: Looking
+
+  private var all: [ObservedName] { Array(names.values) + (allNames.map { [$0] } ?? []) }
+
+  func observations(in selection: ObservationTable.Selection) -> [OwnedObservation] {
+    var found: [OwnedObservation] = []
+    let entries = selection.name.map { name in names[name].map { [$0] } ?? [] } ?? all
+    for entry in entries { entry.observed.value.visit(selection.object) { if selection.includes($0) { found.append($0) } } }
+    return found
+  }
+
+  var counts: (observations: Int, registrations: Int) {
+    var counts = (observations: 0, registrations: 0)
+    for entry in all {
+      entry.observed.value.visit { _ in counts.observations += 1 }
+      if entry.isRegistered { counts.registrations += 1 }
+    }
+    return counts
   }
 }
 

@@ -1,43 +1,49 @@
 import Foundation
 
-/// What is observed of one name, or of all names: the observations, by object, and the registration with the center. Guarded by the lock of
-/// its table.
-final class ObservedName: @unchecked Sendable {  // see above, and `token`
+/// What is observed of one name, or of all names: the observations, and the registration with the center.
+final class ObservedName: Sendable {
   /// Nil for all names.
   let name: Notification.Name?
-  /// Whether the table knows it. The block of one that isn't does nothing.
+  /// Whether it has a registration of its own, which is made before the entry is shared.
+  let isRegistered: Bool
+  /// Guarded by the lock of the table.
+  let observed = SharedCell(Observed())
+  /// Foundation's, which may keep the block. Taken out when the table has taken the entry away, by whoever did.
+  private let token = Locked<(any NSObjectProtocol)?>(nil)
+
+  /// Heard by the catch-all.
+  init(_ name: Notification.Name?) { (self.name, isRegistered) = (name, false) }
+
+  /// For any object: to Foundation the observed object would be one more to keep.
+  init(
+    _ name: Notification.Name?, registeredAt center: some ObservableCenter,
+    _ heard: @escaping @Sendable (Notification, ObservedName) -> Void
+  ) {
+    (self.name, isRegistered) = (name, true)
+    let token = center.register(name) { [self] in heard($0, self) }
+    self.token.withLock { $0 = token }
+  }
+
+  /// Once it isn't installed any more. Outside locks.
+  /// - Parameter center: nil if it has gone.
+  func unregister(from center: (any ObservableCenter)?) {
+    guard let token = token.withLock({ $0.take() }) else { return }
+    center?.unregister(token)
+  }
+}
+
+/// The observations of one name, or of all names, by object. Guarded by the lock of the table.
+struct Observed: ~Copyable {
+  /// Whether the table knows the name's entry. The block of one that isn't does nothing.
   var isInstalled = false
   var isLingering = false
   /// Observations that are not over, or about to say so.
   private(set) var living = 0
-  /// Whether it has a registration of its own. Constant once it is shared.
-  private(set) var isRegistered = false
-  /// Foundation's, which may keep the block. Written before the entry is shared, and when the table has taken it away, by whoever did.
-  private var token: (any NSObjectProtocol)?
 
   private let ofAnyObject = ObservationList()
   private var ofObjects = PointerMap<ObservationList>()
 
-  init(_ name: Notification.Name?) { self.name = name }
-
-  // MARK: The registration, outside locks
-
-  /// For any object: to Foundation the observed object would be one more to keep.
-  func register(at center: some ObservableCenter, _ block: @escaping @Sendable (Notification) -> Void) {
-    isRegistered = true
-    token = center.register(name, block)
-  }
-
-  /// Once it isn't installed any more.
-  /// - Parameter center: nil if it has gone.
-  func unregister(from center: (any ObservableCenter)?) {
-    guard let token = token.take() else { return }
-    center?.unregister(token)
-  }
-
-  // MARK: Observations
-
-  func insert(_ observation: OwnedObservation) {
+  mutating func insert(_ observation: OwnedObservation) {
     living += 1
     guard let address = observation.objectAddress else { return ofAnyObject.insert(observation) }
     let list = ofObjects[address] ?? ObservationList()
@@ -46,7 +52,7 @@ final class ObservedName: @unchecked Sendable {  // see above, and `token`
   }
 
   /// - Parameter swept: gets what is to be released.
-  func remove(_ observation: OwnedObservation, _ swept: inout [[OwnedObservation]]) {
+  mutating func remove(_ observation: OwnedObservation, _ swept: inout [[OwnedObservation]]) {
     living -= 1
     guard let address = observation.objectAddress else { return ofAnyObject.noteOver(&swept) }
     guard let list = ofObjects[address] else { return }
@@ -104,7 +110,7 @@ struct Audience {
 
   /// Under the lock of the table.
   mutating func add(_ entry: ObservedName, _ object: UnsafeMutableRawPointer?) {
-    let (ofAnyObject, ofObject) = entry.lists(of: object)
+    let (ofAnyObject, ofObject) = entry.observed.value.lists(of: object)
     add(ofAnyObject)
     add(ofObject)
   }

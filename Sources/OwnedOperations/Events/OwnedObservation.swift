@@ -5,7 +5,7 @@ import Synchronization
 /// `NotificationCenter.observe`.
 ///
 /// It need not be kept: the center keeps it. Keep it to be able to call ``invalidate()``.
-public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // by the protocol below
+public final class OwnedObservation: LifetimeMember {
   // Protocol
   //
   // An observation is valid, then over. `isOver` goes from false to true, once.
@@ -16,8 +16,8 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   //   decision that comes after sees it, and what it let through had its start under way before.
   // - Nobody waits for a handler that runs. So all of these may be called from inside one.
   // - Whoever turns `isOver` cleans up: takes `handler` out, leaves both lifetimes, leaves the table.
-  // - `handler` is guarded by `lock`. A delivery takes a reference under it and calls outside: a handler that is taken out meanwhile goes
-  //   when the call has returned.
+  // - `handler` has a lock. A delivery takes a reference under it and calls outside: a handler that is taken out meanwhile goes when the
+  //   call has returned.
   // - What was captured is released outside locks. `invalidate` releases it on its own thread; the end of an owner or an observed object
   //   does so in the background.
   // - The owner is known by its hold, which doesn't keep it. The observed object is known by its address. An address that is another
@@ -26,22 +26,26 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   // - The table inserts an observation before this joins the lifetimes. An end in between is seen by the join, which fails.
 
   static let memberKind: MemberKind = MemberKind(of: OwnedObservation.self)
-  var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
 
   let lifetime: OwnerLifetime
   let name: Notification.Name?
   let level: ObserverLevel
-  /// Nil for notifications of any object.
-  let objectAddress: UnsafeMutableRawPointer?
+  /// Nil for notifications of any object. An address, no more: the object may have gone.
+  private let objectIdentity: Borrowed<AnyObject>?
+  var objectAddress: UnsafeMutableRawPointer? { objectIdentity?.address }
   /// Written by the table, under its lock, before the observation is in it.
-  var number: UInt64 = 0
-  weak var table: ObservationTable?
+  let registration = SharedCell(Registration())
 
+  struct Registration {
+    var number: UInt64 = 0
+    weak var table: ObservationTable?
+  }
+
+  private let place = SharedCell(MemberList.notListed)  // guarded by the lock of `lifetime`
   private let isOver = Atomic<Bool>(false)
-  private let lock = Lock()
-  private var handler: ObservationHandler?
+  private let handler: Locked<ObservationHandler?>
   /// Written before the observation is shared.
-  private var objectEnd: LifetimeEndCall?
+  private let objectEnd = SharedCell<LifetimeEndCall?>(nil)
 
   init(
     _ name: Notification.Name?, _ object: AnyObject?, _ lifetime: OwnerLifetime, _ level: ObserverLevel, _ handler: ObservationHandler
@@ -49,20 +53,25 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
     self.name = name
     self.lifetime = lifetime
     self.level = level
-    self.handler = handler
-    objectAddress = object.map { Borrowed($0).address }
+    self.handler = Locked(handler)
+    objectIdentity = object.map { Borrowed($0) }
     guard let object else { return }
-    objectEnd = LifetimeEndCall(OwnerLifetime.ofObject(object)) { [weak self] in self?.end(inBackground: true) }
+    objectEnd.value = LifetimeEndCall(OwnerLifetime.ofObject(object)) { [weak self] in self?.end(inBackground: true) }
   }
 
   deinit { lifetime.leave(self) }
+
+  var memberIndex: Int32 {
+    get { place.value }
+    set { place.value = newValue }
+  }
 
   // MARK: State
 
   /// False once the owner or the observed object has ended, the observation was removed, or its center has gone. No handler begins then.
   public var isValid: Bool {
     if isOver.load(ordering: .acquiring) { return false }
-    if let objectEnd, !objectEnd.lifetime.isAlive { return false }
+    if let objectEnd = objectEnd.value, !objectEnd.lifetime.isAlive { return false }
     return lifetime.isAlive || Mutation.handlerSkipsTheLifetime.isOn
   }
 
@@ -78,11 +87,10 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   /// - Parameter inBackground: the thread must not run what is the user's, such as deinits of what was captured.
   func end(inBackground: Bool) {
     guard !isOver.exchange(true, ordering: .acquiringAndReleasing) else { return }
-    var former: ObservationHandler?
-    lock.withLock { swap(&former, &handler) }
+    var former = handler.withLock { $0.take() }
     lifetime.leave(self)
-    objectEnd?.leave()
-    table?.remove(self, inBackground: inBackground)
+    objectEnd.value?.leave()
+    registration.value.table?.remove(self, inBackground: inBackground)
     let remains = former?.line?.close(inBackground: inBackground)
     if inBackground, let former = former.take() { DeferredReleases.add(consume former) }
     withExtendedLifetime(remains) {}
@@ -92,11 +100,12 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
 
   /// Has the observation end with its owner and its object. Once, when the table has it.
   func joinLifetimes() {
-    guard lifetime.join(self) || Mutation.observationMissesTheEnd.isOn, objectEnd?.join() ?? true else { return end(inBackground: false) }
+    let hasJoined = lifetime.join(self) || Mutation.observationMissesTheEnd.isOn
+    guard hasJoined, objectEnd.value?.join() ?? true else { return end(inBackground: false) }
     // Ended by somebody before it had joined.
     if isOver.load(ordering: .acquiring) {
       lifetime.leave(self)
-      objectEnd?.leave()
+      objectEnd.value?.leave()
     }
   }
 
@@ -104,7 +113,7 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
 
   /// Something was posted that this observes. On the thread that posts, outside locks.
   func hear(_ notification: Notification) {
-    guard let handler = lock.withLock({ handler }) else { return }
+    guard let handler = handler.withLock({ $0 }) else { return }
     guard let line = handler.line else { return call(handler, notification) }
     // Whoever posts has handed it to observers on other threads.
     nonisolated(unsafe) let notification = notification
@@ -114,7 +123,7 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
   /// On the queue of the deliveries.
   /// - Returns: what was held meanwhile. If there is no other reference to it by now, its deinits are no part of the delivery.
   private func deliver(_ notification: Notification) -> AnyObject? {
-    guard let handler = lock.withLock({ handler }) else { return nil }
+    guard let handler = handler.withLock({ $0 }) else { return nil }
     var owner: AnyObject?
     let isThere = handler.call(notification, holding: &owner) { isValid }
     if !isThere { end(inBackground: true) }
@@ -135,7 +144,8 @@ public final class OwnedObservation: LifetimeMember, @unchecked Sendable {  // b
 
   /// The order in which observations of one notification are called.
   static func comesFirst(_ left: OwnedObservation, _ right: OwnedObservation) -> Bool {
-    left.level == right.level ? left.number < right.number : left.level > right.level
+    if left.level != right.level { return left.level > right.level }
+    return left.registration.value.number < right.registration.value.number
   }
 }
 

@@ -15,7 +15,7 @@
 /// them short, and wait for nothing in them. What a body takes out of the state and drops is released inside the body. Where that may run
 /// code that comes back here, return it from the body, or use ``replace(with:file:line:)``. A state that is itself an object (of a class,
 /// an `AnyObject`, or an optional one) is released outside in any case.
-public final class Protected<State>: @unchecked Sendable {  // by the protocol below
+public final class Protected<State>: Sendable {
   // Protocol
   //
   // - `state` is read between `beginRead` and `endRead` of `lock`, and written between `beginWrite` and `endWrite`, by bodies that don't
@@ -29,7 +29,7 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol b
   //   keeps the order; with other calls the lock does.
   // - `state` goes with the object. By then nobody uses it, since each call holds the object.
 
-  private let state: UnsafeMutablePointer<State>
+  private let state = RawStorage<State>(capacity: 1)
   let lock = ReadWriteLock()
   let lateWrites = LazyObject()
   /// Whether the state is one reference. Then the former one is kept through a write, which costs next to nothing. Of a collection that
@@ -38,18 +38,14 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol b
 
   /// Makes protected state. What is not Sendable is given up by the caller, and can be reached in ``write(file:line:_:)`` only.
   public init(_ state: consuming sending State) {
-    self.state = .allocate(capacity: 1)
-    self.state.initialize(to: state)
+    self.state.start.initialize(to: state)
     // `AnyObject` is no class by itself, though all that it holds is a reference.
     let isAnyObject = State.self == AnyObject.self || State.self == AnyObject?.self
     let isObject = isAnyObject || State.self is AnyClass || State.self is any OptionalReference.Type
     isReference = isObject && MemoryLayout<State>.size == MemoryLayout<AnyObject>.size
   }
 
-  deinit {
-    state.deinitialize(count: 1)
-    state.deallocate()
-  }
+  deinit { state.start.deinitialize(count: 1) }
 
   /// Calls the body with the state, which it may change, while nobody else reads or writes.
   ///
@@ -97,12 +93,11 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol b
       ProtectedUse.leave()
       withExtendedLifetime(former) {}
     }
-    return try body(&state.pointee)
+    return try body(&state[0])
   }
 
   /// Inside a write, before its body. The state's only word, if it is one reference: of any other this would be a piece.
-  @inline(__always)  // for each use
-  private var formerReference: AnyObject? { isReference ? UnsafeRawPointer(state).load(as: AnyObject?.self) : nil }
+  private var formerReference: AnyObject? { isReference ? UnsafeRawPointer(state.start).load(as: AnyObject?.self) : nil }
 
   /// Puts a new state in the place of the old one, which goes to the caller: it is not released while anybody waits.
   @discardableResult
@@ -111,7 +106,7 @@ public final class Protected<State>: @unchecked Sendable {  // by the protocol b
     // The old state leaves the hold, and nobody else has it. The new one was given up by the caller.
     nonisolated(unsafe) var exchanged = consume new
     lock.beginWrite()
-    swap(&exchanged, &state.pointee)
+    swap(&exchanged, &state[0])
     lock.endWrite()
     ProtectedUse.leave()
     return exchanged
@@ -137,7 +132,7 @@ extension Protected where State: Sendable {
       lock.endRead(shard)
       ProtectedUse.leave()
     }
-    return try Self.lend(UnsafePointer(state), to: body)
+    return try Self.lend(UnsafePointer(state.start), to: body)
   }
 
   /// Looks as a reader, and writes only if there is something to write: the form for what is filled when it is first asked for.
@@ -169,8 +164,8 @@ extension Protected where State: Sendable {
       ProtectedUse.leave()
       withExtendedLifetime(former) {}
     }
-    if let found = try look(state.pointee) { return found }
-    return try change(&state.pointee)
+    if let found = try look(state[0]) { return found }
+    return try change(&state[0])
   }
 
   /// Without a copy, whose reference would be counted in one place by all readers: what can't be copied is borrowed.
@@ -184,15 +179,14 @@ extension Protected where State: Sendable {
 
 /// An object that is made when it is first asked for, by somebody in a room above. Always of one class.
 final class LazyObject: Sendable {
-  private let lock = Lock()
-  nonisolated(unsafe) private var known: AnyObject?  // guarded by `lock`
+  private let known = Locked<AnyObject?>(nil)
 
-  func made<Object: AnyObject>(_ type: Object.Type) -> Object? { lock.withLock { known } as? Object }
+  func made<Object: AnyObject>(_ type: Object.Type) -> Object? { known.withLock { $0 } as? Object }
 
   func object<Object: AnyObject>(_ make: () -> Object) -> Object {
     if let known = made(Object.self) { return known }
     let new = make()
-    let first = lock.withLock {
+    let first = known.withLock { known in
       let first = Mutation.lazyObjectIsMadeTwice.isOn ? new : known ?? new
       known = first
       return first

@@ -5,6 +5,9 @@ final class GraphStructure: Sendable {
   let nodeCount: Int
   let edgeCount: Int
   let arrays: GraphArrays
+  private let attributes: RawStorage<NodeAttributes>
+  private let starts: RawStorage<UInt32>
+  private let successorList: RawStorage<UInt32>
   let predecessorCounts: RawStorage<UInt32>
   /// Nodes without predecessors, the most urgent first.
   let roots: ContiguousArray<UInt32>
@@ -29,16 +32,16 @@ final class GraphStructure: Sendable {
     edgeCount = edges.count
     self.names = names
     self.lifetimes = lifetimes
-    let copy = UnsafeMutablePointer<NodeAttributes>.allocate(capacity: max(1, count))
+    self.attributes = RawStorage(capacity: max(1, count))
+    let copy = self.attributes.start
     attributes.withUnsafeBufferPointer { if let base = $0.baseAddress { copy.initialize(from: base, count: count) } }
-    let starts = UnsafeMutablePointer<UInt32>.allocate(capacity: count + 1)
-    starts.initialize(repeating: 0, count: count + 1)
-    let successorList = UnsafeMutablePointer<UInt32>.allocate(capacity: max(1, edges.count))
-    arrays = GraphArrays(
-      attributes: BorrowedStorage(copy), starts: BorrowedStorage(starts), successorList: BorrowedStorage(successorList))
+    starts = RawStorage(capacity: count + 1)
+    starts.start.initialize(repeating: 0, count: count + 1)
+    successorList = RawStorage(capacity: max(1, edges.count))
+    arrays = GraphArrays(attributes: self.attributes.borrowed, starts: starts.borrowed, successorList: successorList.borrowed)
     predecessorCounts = RawStorage(capacity: max(1, count))
     predecessorCounts.start.initialize(repeating: 0, count: max(1, count))
-    let isForward = Self.connect(edges, nodeCount: count, starts, successorList, predecessorCounts.start)
+    let isForward = Self.connect(edges, nodeCount: count, starts.start, successorList.start, predecessorCounts.start)
 
     var rootsByLevel = [ContiguousArray<UInt32>](repeating: [], count: Self.levelCount)
     var sinks = 0
@@ -59,10 +62,6 @@ final class GraphStructure: Sendable {
     nodeCountsByLifetime = counts
     // Most graphs are built in an order in which they could run, and then have no circle.
     cycle = isForward ? nil : Self.findCycle(arrays, predecessorCounts.start, count, roots)?.map { Self.name(of: $0, names) }
-  }
-
-  deinit {
-    arrays.deallocate()
   }
 
   private static let levelCount = 8
@@ -154,11 +153,5 @@ struct GraphArrays: Sendable {
   func successors(of node: UInt32) -> UnsafeBufferPointer<UInt32> {
     let start = Int(starts[Int(node)])
     return UnsafeBufferPointer(start: successorList.start + start, count: Int(starts[Int(node) + 1]) - start)
-  }
-
-  func deallocate() {
-    attributes.start.deallocate()
-    starts.start.deallocate()
-    successorList.start.deallocate()
   }
 }

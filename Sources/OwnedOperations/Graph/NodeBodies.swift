@@ -7,30 +7,30 @@ final class NodeBodies {
   typealias Body = @Sendable () throws -> Void
 
   private static let mostPieces = 40
+  private let table = RawStorage<UnsafeMutablePointer<Body>?>(capacity: mostPieces)
   let pieces: NodeBodyPieces
   private var count = 0
 
   init() {
-    pieces = NodeBodyPieces(table: BorrowedStorage(.allocate(capacity: Self.mostPieces)))
-    pieces.table.start.initialize(repeating: nil, count: Self.mostPieces)
+    table.start.initialize(repeating: nil, count: Self.mostPieces)
+    pieces = NodeBodyPieces(table: table.borrowed)
   }
 
   deinit {
     var left = count
     for number in 0..<Self.mostPieces {
-      guard let piece = pieces.table[number] else { break }
+      guard let piece = table[number] else { break }
       let used = min(left, NodeBodyPieces.smallest << number)
       piece.deinitialize(count: used)
       piece.deallocate()
       left -= used
     }
-    pieces.table.start.deallocate()
   }
 
   func append(_ body: @escaping Body) {
     let (piece, offset) = NodeBodyPieces.locate(count)
-    let memory = pieces.table[piece] ?? .allocate(capacity: NodeBodyPieces.smallest << piece)
-    if pieces.table[piece] == nil { pieces.table[piece] = memory }
+    let memory = table[piece] ?? .allocate(capacity: NodeBodyPieces.smallest << piece)
+    if table[piece] == nil { table[piece] = memory }
     (memory + offset).initialize(to: body)
     count += 1
   }

@@ -106,7 +106,6 @@ extension Scheduler {
 
   /// Puts a node, or a bundle of roots, into its ready list.
   /// - Returns: false if it has been cancelled: nobody would take it out of the list.
-  @inline(__always)  // for each node
   mutating func list(_ number: UInt32, of run: GraphRun) -> Bool {
     let isBundle = number >= run.structure.nodeCount
     let attributes = run.arrays.attributes[Int(isBundle ? run.nodes(of: number)[0] : number)]

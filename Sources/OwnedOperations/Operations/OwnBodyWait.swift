@@ -62,14 +62,14 @@ extension WaitTarget {
 
 /// The wait of a task that is, or was made by, an asynchronous body. Once the wait is found to be for work of the body's owner, the body is
 /// counted out; see `WatchedWait`.
-final class OwnBodyTaskWait: @unchecked Sendable {  // `state` is guarded by the lock of `body`
+final class OwnBodyTaskWait: Sendable {
   fileprivate enum State {
     case watching, begun, over
   }
 
   private let body: AsyncBody
   private let target: WaitTarget
-  fileprivate var state = State.watching
+  fileprivate let state = SharedCell(State.watching)  // guarded by the lock of `body`
 
   init(_ body: AsyncBody, _ target: WaitTarget) {
     self.body = body
@@ -102,13 +102,13 @@ final class AsyncBody: Sendable {
 
   /// Once the body has returned, its waits are over.
   fileprivate func state(of wait: OwnBodyTaskWait) -> OwnBodyTaskWait.State {
-    course.withLock { $0.isRunning ? wait.state : .over }
+    course.withLock { $0.isRunning ? wait.state.value : .over }
   }
 
   fileprivate func begin(_ wait: OwnBodyTaskWait) {
     let isFirst = course.withLock { course in
-      guard course.isRunning, wait.state == .watching else { return false }
-      wait.state = .begun
+      guard course.isRunning, wait.state.value == .watching else { return false }
+      wait.state.value = .begun
       course.waits += 1
       return course.waits == 1
     }
@@ -117,8 +117,8 @@ final class AsyncBody: Sendable {
 
   fileprivate func end(_ wait: OwnBodyTaskWait) {
     let isLast = course.withLock { course in
-      let hadBegun = wait.state == .begun
-      wait.state = .over
+      let hadBegun = wait.state.value == .begun
+      wait.state.value = .over
       guard hadBegun else { return false }
       course.waits -= 1
       return course.isRunning && course.waits == 0

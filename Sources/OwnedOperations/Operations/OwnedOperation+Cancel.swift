@@ -44,7 +44,6 @@ extension OwnedOperation {
   final func cancelUnlessStarted() { cancel(.requested, from: .pending) }
 
   /// - Parameter last: in which phase it may be at the latest.
-  @inline(__always)  // two callers, each of which knows the phase
   private final func cancel(_ reason: StateWord.Reason, from last: StateWord.Phase) {
     let change = update { word in
       guard word.phase.rawValue <= last.rawValue, !word.isCancelled || Mutation.cancelsTwice.isOn else { return nil }

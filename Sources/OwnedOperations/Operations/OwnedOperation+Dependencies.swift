@@ -23,7 +23,6 @@ extension OwnedOperation {
     unretainedCell.with { insertDependency(dependency, into: $0, isFirst: isFirst) }
   }
 
-  @inline(__always)  // for each dependency of a chain
   private func insertDependency(_ dependency: Operation, into cell: DependencyCell, isFirst: Bool) {
     // What another thread adds at the same time is seen when it comes to inserting.
     guard isFirst || !cell.contains(dependency) else { return }
@@ -97,7 +96,6 @@ extension OwnedOperation {
     if let change { react(to: change) }
   }
 
-  @inline(__always)  // for each dependency of a chain
   private static func word(_ word: StateWord, withDependencyCountChangedBy amount: Int) -> StateWord {
     var new = word
     new.unfinishedDependencyCount &+= UInt64(bitPattern: Int64(amount))

@@ -12,7 +12,6 @@ extension OwnedOperation {
   final func load() -> StateWord { StateWord(rawValue: word.load(ordering: .acquiring)) }
 
   /// The word, after an end of the owner has been written into it: for every question whose answer the end changes.
-  @inline(__always)  // the closure is a few instructions, and each step of an operation is such a change
   final func settled() -> StateWord {
     let word = load()
     if word.isFinished || word.isCancelled || isOwnerAlive || Mutation.cancellationWaitsForTheReaper.isOn { return word }

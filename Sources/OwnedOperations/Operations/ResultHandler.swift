@@ -2,14 +2,17 @@
 final class ResultHandler<Value: Sendable>: Sendable {
   typealias Delivery = @Sendable (Result<Value, any Error>) -> Void
 
-  private let lock = Lock()
-  nonisolated(unsafe) private var delivery: Delivery?  // guarded by `lock`
+  private let state: Locked<State>
   private let lifetime: OwnerLifetime
+
+  private struct State {
+    var delivery: Delivery?
+  }
 
   /// - Parameter delivery: has the handler run where it belongs; runs no code of the user's itself.
   init(_ lifetime: OwnerLifetime, _ delivery: @escaping Delivery) {
     self.lifetime = lifetime
-    self.delivery = delivery
+    state = Locked(State(delivery: delivery))
   }
 
   /// Whether the owner lives is decided where the handler runs. If it has ended already, nothing needs to go there.
@@ -24,9 +27,9 @@ final class ResultHandler<Value: Sendable>: Sendable {
   }
 
   private func take() -> Delivery? {
-    lock.withLock {
-      defer { if !Mutation.handlerIsHandedOverTwice.isOn { delivery = nil } }
-      return delivery
+    state.withLock { state in
+      defer { if !Mutation.handlerIsHandedOverTwice.isOn { state.delivery = nil } }
+      return state.delivery
     }
   }
 }

@@ -35,10 +35,10 @@ struct DeinitShard: ~Copyable {
   private static var removed: UInt { 1 }
   private static var initialCapacity: Int { 16 }
 
-  /// What only the holder of the lock touches. In memory of its own: changing a part of a structure counts as an access to all of it. The
-  /// rest is read by others meanwhile.
-  private struct Guarded {
-    var entries: UnsafeMutablePointer<Entry>
+  /// What only the holder of the lock touches. In a cell: changing a part of a structure counts as an access to all of it. The rest is read
+  /// by others meanwhile.
+  private struct Guarded: ~Copyable {
+    var entries: RawStorage<Entry>
     var live = 0
     var used = 0  // slots that are not vacant
     var spare: KeyBlock?
@@ -48,29 +48,25 @@ struct DeinitShard: ~Copyable {
   let lock: Lock
   private let generation = Atomic<UInt>(0)
   private let published: Atomic<UInt>  // the address of the block of keys in use
-  private let guarded: UnsafeMutablePointer<Guarded>
+  private let guarded: SharedCell<Guarded>
 
   init(seed: UInt64) {
     lock = Lock(seed: seed)
     published = Atomic(KeyBlock(capacity: Self.initialCapacity).address)
-    guarded = .allocate(capacity: 1)
-    guarded.initialize(to: Guarded(entries: Self.makeEntries(Self.initialCapacity)))
+    guarded = SharedCell(Guarded(entries: Self.makeEntries(Self.initialCapacity)))
   }
 
   deinit {
     let keys = block
-    guarded.pointee.entries.deinitialize(count: keys.capacity)
-    guarded.pointee.entries.deallocate()
+    guarded.value.entries.start.deinitialize(count: keys.capacity)
     keys.deallocate()
-    guarded.pointee.spare?.deallocate()
-    for keys in guarded.pointee.outgrown { keys.deallocate() }
-    guarded.deinitialize(count: 1)
-    guarded.deallocate()
+    guarded.value.spare?.deallocate()
+    for keys in guarded.value.outgrown { keys.deallocate() }
   }
 
-  private static func makeEntries(_ capacity: Int) -> UnsafeMutablePointer<Entry> {
-    let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
-    entries.initialize(repeating: Entry(), count: capacity)
+  private static func makeEntries(_ capacity: Int) -> RawStorage<Entry> {
+    let entries = RawStorage<Entry>(capacity: capacity)
+    entries.start.initialize(repeating: Entry(), count: capacity)
     return entries
   }
 
@@ -89,7 +85,7 @@ struct DeinitShard: ~Copyable {
 
   /// The number of slots, and of those that are taken.
   var capacity: Int { block.capacity }
-  var live: Int { guarded.pointee.live }
+  var live: Int { guarded.value.live }
 
   func slot(of key: UInt) -> Int? {
     let keys = block
@@ -103,7 +99,7 @@ struct DeinitShard: ~Copyable {
   }
 
   func insertingSlot(of key: UInt) -> Int {
-    if (guarded.pointee.used + 1) * 4 > block.capacity * 3 { rehash() }
+    if (guarded.value.used + 1) * 4 > block.capacity * 3 { rehash() }
     let keys = block
     var slot = keys.home(of: key)
     var reusable: Int?
@@ -117,9 +113,9 @@ struct DeinitShard: ~Copyable {
     if let reusable {
       slot = reusable
     } else {
-      guarded.pointee.used += 1
+      guarded.value.used += 1
     }
-    guarded.pointee.live += 1
+    guarded.value.live += 1
     keys.store(key, at: slot)
     return slot
   }
@@ -127,19 +123,19 @@ struct DeinitShard: ~Copyable {
   /// The entry must have been emptied: nothing is released here.
   func remove(at slot: Int) {
     let keys = block
-    guarded.pointee.live -= 1
+    guarded.value.live -= 1
     keys.store(Self.removed, at: slot)
     guard keys[keys.after(slot)] == Self.vacant else { return }
     var slot = slot
     while keys[slot] == Self.removed {
       keys.store(Self.vacant, at: slot)
-      guarded.pointee.used -= 1
+      guarded.value.used -= 1
       slot = keys.before(slot)
     }
   }
 
   /// A pointer, because changing it through a subscript would count as a change of the shard.
-  func entry(at slot: Int) -> UnsafeMutablePointer<Entry> { guarded.pointee.entries + slot }
+  func entry(at slot: Int) -> UnsafeMutablePointer<Entry> { guarded.value.entries.start + slot }
 
   private var block: KeyBlock {
     KeyBlock(address: published.load(ordering: .acquiring))
@@ -149,32 +145,32 @@ struct DeinitShard: ~Copyable {
     let old = block
     let grows = (live + 1) * 2 > old.capacity
     let new: KeyBlock
-    if !grows, let spare = guarded.pointee.spare {
+    if !grows, let spare = guarded.value.spare {
       generation.wrappingAdd(1, ordering: .releasing)
       for slot in 0..<spare.capacity { spare.store(Self.vacant, at: slot) }
       new = spare
     } else {
       new = KeyBlock(capacity: grows ? old.capacity * 2 : old.capacity)
     }
-    let entries = guarded.pointee.entries
+    let entries = guarded.value.entries.start
     let newEntries = Self.makeEntries(new.capacity)
+    let newStart = newEntries.start
     for slot in 0..<old.capacity where old[slot] > Self.removed {
       let key = old[slot]
       var target = new.home(of: key)
       while new[target] != Self.vacant { target = new.after(target) }
       new.store(key, at: target)
-      swap(&newEntries[target], &entries[slot])
+      swap(&newStart[target], &entries[slot])
     }
     entries.deinitialize(count: old.capacity)
-    entries.deallocate()
-    guarded.pointee.entries = newEntries
-    guarded.pointee.used = live
+    guarded.value.entries = newEntries
+    guarded.value.used = live
     if grows {
-      guarded.pointee.outgrown.append(old)
-      if let spare = guarded.pointee.spare { guarded.pointee.outgrown.append(spare) }
-      guarded.pointee.spare = nil
+      guarded.value.outgrown.append(old)
+      if let spare = guarded.value.spare { guarded.value.outgrown.append(spare) }
+      guarded.value.spare = nil
     } else {
-      guarded.pointee.spare = old
+      guarded.value.spare = old
     }
     published.store(new.address, ordering: .releasing)
   }
@@ -190,7 +186,6 @@ private struct KeyBlock {
     for slot in 0..<capacity { (words + slot + 1).initialize(to: Atomic(0)) }
   }
 
-  @inline(__always)  // each object of a hooked class asks on its way out
   init(address: UInt) {
     // Only addresses of blocks made above are published.
     words = UnsafeMutablePointer(bitPattern: address).unsafelyUnwrapped

@@ -2,21 +2,29 @@
 ///
 /// Whoever wants to hear keeps it, and lets go of it, or calls `leave`, when that isn't wanted any more. Joining and leaving take constant
 /// time, and so the end does: unlike hooks, members are told in the background.
-final class LifetimeEndCall: LifetimeMember, @unchecked Sendable {  // `action` is guarded by `lock`
+final class LifetimeEndCall: LifetimeMember {
   static let memberKind: MemberKind = MemberKind(of: LifetimeEndCall.self)
-  var memberIndex = MemberList.notListed  // guarded by the lock of `lifetime`
   let lifetime: OwnerLifetime
-  private let lock = Lock()
-  private var action: (@Sendable () -> Void)?
+  private let place = SharedCell(MemberList.notListed)  // guarded by the lock of `lifetime`
+  private let action: Locked<Action>
+
+  private struct Action {
+    var body: (@Sendable () -> Void)?
+  }
 
   /// - Parameter action: called at most once, on a thread of the reaper's, and so runs and releases nothing of the user's. Must not keep
   ///   this object's keeper.
   init(_ lifetime: OwnerLifetime, _ action: @escaping @Sendable () -> Void) {
     self.lifetime = lifetime
-    self.action = action
+    self.action = Locked(Action(body: action))
   }
 
   deinit { lifetime.leave(self) }
+
+  var memberIndex: Int32 {
+    get { place.value }
+    set { place.value = newValue }
+  }
 
   /// Once.
   /// - Returns: false if the owner has ended: then the action isn't called.
@@ -31,9 +39,6 @@ final class LifetimeEndCall: LifetimeMember, @unchecked Sendable {  // `action` 
   func lifetimeDidEnd() { take()?() }
 
   private func take() -> (@Sendable () -> Void)? {
-    lock.withLock {
-      defer { action = nil }
-      return action
-    }
+    action.withLock { $0.body.take() }
   }
 }

@@ -13,7 +13,6 @@ struct OwnerBodyFrame {
   private var isCountedOut = false
 
   /// The frame of a body that begins on this thread.
-  @inline(__always)  // for each owner that a worker comes to
   init(_ hold: Borrowed<OwnerHold>) {
     unretainedHold = hold
     outer = ThreadSlot.ownerBody.pointer

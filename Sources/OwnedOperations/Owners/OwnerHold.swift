@@ -237,7 +237,6 @@ final class OwnerHold: Sendable {
   }
 
   /// Whether a block that has come to its turn has to go behind others.
-  @inline(__always)  // for each job with an owner
   func mustGoBehind(_ block: AnyObject, on queue: @autoclosure () -> ObjectIdentifier) -> Bool {
     if displacedCount.load(ordering: .relaxed) == 0 { return false }
     let queue = queue()

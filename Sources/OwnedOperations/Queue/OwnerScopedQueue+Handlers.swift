@@ -189,8 +189,7 @@ extension OwnerScopedQueue {
     // An actor that holds the owner must not be held by the owner's work.
     let actor = WeakActor(isolation)
     return ResultHandler(lifetime) { result in
-      guard let isolation = actor.object else { return }
-      IsolatedBlock(lifetime, hold, on: isolation) { owner in handler(unsafeDowncast(owner, to: Owner.self), result) }.submit()
+      PendingBlock(lifetime, hold, at: .actor(actor)) { owner in handler(unsafeDowncast(owner, to: Owner.self), result) }.submitToActor()
     }
   }
 
@@ -209,16 +208,10 @@ extension OwnerScopedQueue {
     let hold = OwnerHold.of(owner, lifetime)
     let actor = WeakActor(owner)
     return ResultHandler(lifetime) { result in
-      guard let isolation = actor.object else { return }
-      let block = IsolatedBlock(lifetime, hold, on: isolation) { owner in
+      let block = PendingBlock(lifetime, hold, at: .actor(actor)) { owner in
         unsafeDowncast(owner, to: Owner.self).assumeIsolated { handler($0, result) }
       }
-      block.submit()
+      block.submitToActor()
     }
   }
-}
-
-private final class WeakActor: Sendable {
-  weak let object: (any Actor)?
-  init(_ object: any Actor) { self.object = object }
 }

@@ -48,7 +48,6 @@ struct OperationRegistry: ~Copyable {
   }
 
   /// The place of the operation; nil if it has finished, or was never here.
-  @inline(__always)  // for each operation, several times
   func place(of operation: OwnedOperation) -> Int? {
     let place = operation.registryPlace
     guard entries.indices.contains(place), let entry = entries[place],

@@ -210,6 +210,5 @@ final class LineTurns {
 }
 
 extension Flow {
-  @inline(__always)  // for each turn
   var isLineHeld: Bool { line?.isHeld ?? false }
 }

@@ -179,7 +179,6 @@ struct Scheduler: ~Copyable {
   }
 
   /// Adds a job behind everything of its priority; or, if the queue is idle, gives it to a worker.
-  @inline(__always)  // for each job
   mutating func add(
     _ work: consuming WorkItem, _ lifetime: Borrowed<OwnerLifetime>?, level: Int, _ followUp: inout FollowUp
   ) -> Addition {

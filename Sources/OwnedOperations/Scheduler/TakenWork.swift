@@ -10,9 +10,9 @@ final class TakenWork {
     swap(&released, &list)
     let work = ReleasedWork(released)
     if Mutation.capturesGoWhereTheyAreTakenOut.isOn || Mutation.capturesGoUnderTheLock.isOn {
-      for index in 0..<work.count { work.takeStep(index) }
+      for index in 0..<work.count { work.release(index) }
     } else {
-      DeferredReleases.add(work)
+      DeferredReleases.add(RelaySteps(count: work.count) { index in work.release(index) })
     }
   }
 
@@ -45,29 +45,31 @@ final class TakenWork {
 }
 
 /// Work items to be released one by one. Each belongs to whoever claims its index.
-private final class ReleasedWork: RelayBatch, @unchecked Sendable {  // constants, and memory of which each part is one claimer's
-  private let list: WorkList
+private final class ReleasedWork: Sendable {
+  let count: Int
   /// The first item of each chunk, and its index.
-  private var runs: [(start: Int, items: UnsafeMutablePointer<WorkItem>)] = []
+  private let runs: [(start: Int, items: BorrowedStorage<WorkItem>)]
+  private let list: SharedCell<WorkList>  // keeps the chunks, and is not touched any more
 
   init(_ list: consuming WorkList) {
-    let count = list.count
-    self.list = list
-    super.init(count: count)
+    count = list.count
+    var runs: [(start: Int, items: BorrowedStorage<WorkItem>)] = []
     var start = 0
-    self.list.visitChunks { items, count in
-      runs.append((start, items))
+    list.visitChunks { items, count in
+      runs.append((start, BorrowedStorage(items)))
       start += count
     }
-    self.list.forgetItems()
+    list.forgetItems()
+    self.runs = runs
+    self.list = SharedCell(list)
   }
 
-  override func takeStep(_ index: Int) {
+  func release(_ index: Int) {
     var (low, high) = (0, runs.count)
     while high - low > 1 {
       let middle = (low + high) / 2
       if runs[middle].start <= index { low = middle } else { high = middle }
     }
-    (runs[low].items + (index - runs[low].start)).deinitialize(count: 1)
+    (runs[low].items.start + (index - runs[low].start)).deinitialize(count: 1)
   }
 }

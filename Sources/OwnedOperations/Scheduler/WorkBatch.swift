@@ -102,7 +102,6 @@ final class WorkBatch {
   }
 
   /// The only item. The batch must be empty.
-  @inline(__always)  // for each job
   func fill(_ work: consuming WorkItem, of flow: Borrowed<Flow>, age: UInt64) {
     items.start.initialize(to: work)
     addEntries(1, of: flow, age: age)

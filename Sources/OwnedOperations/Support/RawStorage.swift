@@ -13,6 +13,9 @@ struct RawStorage<Element: ~Copyable>: ~Copyable, @unchecked Sendable {  // a co
 
   deinit { start.deallocate() }
 
+  /// For whoever must not count references to get there.
+  var borrowed: BorrowedStorage<Element> { BorrowedStorage(start) }
+
   /// An element that is there.
   subscript(index: Int) -> Element {
     @inline(__always) unsafeAddress { UnsafePointer(start + index) }  // an addition

@@ -16,7 +16,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   private let lock = Lock()
   /// Guarded by `lock`, which is what makes its accesses exclusive.
   @exclusivity(unchecked) private var scheduler: Scheduler
-  let hint = QueueHint()
+  private let hintMemory = QueueHint.makeMemory()
+  let hint: QueueHint
   /// The queue, which keeps the core. This and what follows is written once, before anybody else has the core.
   private(set) unowned(unsafe) var host: (any QueueHost)?
   /// The queue, for who keeps it.
@@ -31,9 +32,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   init(_ scheduler: consuming Scheduler, driver: (any QueueDriver)? = nil) {
     self.scheduler = scheduler
     self.driver = driver
+    hint = QueueHint(in: hintMemory)
   }
-
-  deinit { hint.deallocate() }
 
   /// In the queue's `init`.
   func setHost(_ host: any QueueHost) {
@@ -72,7 +72,6 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   }
 
   /// Looks.
-  @inline(__always)  // as above
   func read<Result: ~Copyable>(_ body: (borrowing Scheduler) -> Result) -> Result {
     lock.withLock {
       takeIn()
@@ -81,7 +80,6 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   }
 
   /// Changes what nobody else waits for; or under a lock of somebody else's, who sees to it that `followUp` comes when that is free.
-  @inline(__always)  // as above
   func note<Result: ~Copyable>(_ body: (inout Scheduler) -> Result) -> Result {
     lock.withLock {
       takeIn()

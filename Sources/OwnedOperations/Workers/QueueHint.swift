@@ -9,7 +9,7 @@ import Synchronization
 /// Apart from it, whether workers have kept nested work that nobody has taken in. That is written by workers, and no hint: see
 /// `NestedWork`.
 ///
-/// The queue owns the memory. A worker has a copy of the pointer, and runs only while the queue is there.
+/// The queue's core owns the memory. A worker has a copy of the pointers, and runs only while the queue is there.
 struct QueueHint: Sendable {
   struct Flags: OptionSet {
     let rawValue: UInt32
@@ -32,22 +32,13 @@ struct QueueHint: Sendable {
   private let word: BorrowedStorage<Atomic<UInt32>>
   private let nestedFlag: BorrowedStorage<Atomic<Bool>>
 
-  private let memory: BorrowedStorage<UInt8>
+  /// Two lines of 64 bytes for each of the two, for processors fetch them in pairs.
+  static func makeMemory() -> ApartStorage { ApartStorage(capacity: 2, distance: 128) }
 
-  /// Of each of the two: two lines of 64 bytes, for processors fetch them in pairs.
-  private static let size = 128
-
-  init() {
-    // The first place that is aligned in somewhat more: malloc takes five times as long for memory that is aligned.
-    memory = BorrowedStorage(.allocate(capacity: 3 * Self.size))
-    let start = UnsafeMutableRawPointer(memory.start).alignedUp(toMultipleOf: Self.size)
-    word = BorrowedStorage(start.bindMemory(to: Atomic<UInt32>.self, capacity: 1))
-    word.start.initialize(to: Atomic(0))
-    nestedFlag = BorrowedStorage((start + Self.size).bindMemory(to: Atomic<Bool>.self, capacity: 1))
-    nestedFlag.start.initialize(to: Atomic(false))
+  init(in memory: borrowing ApartStorage) {
+    word = memory.place(Atomic(0), at: 0)
+    nestedFlag = memory.place(Atomic(false), at: 1)
   }
-
-  func deallocate() { memory.start.deallocate() }
 
   /// Setting it to what it is writes nothing.
   var flags: Flags {

@@ -50,7 +50,7 @@ final class Worker: DueWorker {
   @Uncounted private var currentRun: AnyObject?  // the item that began the chain keeps it
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.
-  let ownerFrame = UnsafeMutablePointer<OwnerBodyFrame>.allocate(capacity: 1)
+  let ownerFrame = RawStorage<OwnerBodyFrame>(capacity: 1)
   private var nodeOwner = NodeOwner()
 
   var core: QueueCore { borrowedCore.object }
@@ -66,8 +66,6 @@ final class Worker: DueWorker {
     dispatchQueue = underlyingQueue
     super.init(generation: generation)
   }
-
-  deinit { ownerFrame.deallocate() }
 
   override func dispatch() {
     _ = Retained(host.object)  // until the drain is over

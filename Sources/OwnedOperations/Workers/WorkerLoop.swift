@@ -58,7 +58,7 @@ extension Worker {
     lastEnd = nil
     batchStart = start
     var count: UInt64 = 0
-    var held = HeldOwner(ownerFrame)
+    var held = HeldOwner(ownerFrame.start)
     while true {
       endLate()
       // The deinit of the last owner is no body: it must not run with a work item in hand.

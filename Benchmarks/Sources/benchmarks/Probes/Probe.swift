@@ -8,7 +8,7 @@ struct Probe {
     self.run = run
   }
 
-  static var all: [Probe] { jobs + shapes + graphs + memory + observation + downloads + Benchmark.requestProbes }
+  static var all: [Probe] { jobs + shapes + graphs + owners + memory + observation + downloads + Benchmark.requestProbes }
 
   static var list: String { all.map(\.name).joined(separator: "\n") }
 }
