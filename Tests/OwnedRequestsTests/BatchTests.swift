@@ -83,12 +83,16 @@ import Testing
 
   // MARK: Beside others
 
-  /// Is asked about a request until that is cancelled, which takes as long as the gate is shut.
+  /// Is asked about a request until that is cancelled, which takes as long as the gate is shut; and fails another.
   private struct Unwilling: RequestInterceptor {
+    struct Refusal: Error {}
+
     let asked = Journal<String>()
     let gate = Gate()
     /// Shut until the others may get in line.
     let line = Gate()
+    /// Shut until the batch has to fail.
+    let failure = Gate()
 
     private func wait(for gate: Gate) async {
       await withCheckedContinuation { continuation in
@@ -102,6 +106,10 @@ import Testing
     func adapt(_ request: URLRequest) async throws -> URLRequest {
       let query = request.url?.query ?? ""
       if query.hasSuffix("next") { await wait(for: line) }
+      if query == "refused" {
+        await wait(for: failure)
+        throw Refusal()
+      }
       guard query == "unwilling" else { return request }
       await withTaskCancellationHandler {
         asked.write("asked")
@@ -123,14 +131,15 @@ import Testing
     let others: Journal<Int>
   }
 
-  /// A batch of three at a host that takes one request at a time: one that has the turn, one that is not cancelled soon, one in line.
+  /// A batch of four at a host that takes one request at a time: one that has the turn, one that is not cancelled soon, one in line, one
+  /// about to fail.
   private func scene(_ id: String) async throws -> Scene {
     let interceptor = Unwilling()
     let client = server.client {
       $0.interceptors = [interceptor]
       $0.maxConcurrentRequestsPerHost = 1
     }
-    let requests = ["cut-when-released?id=\(id)", "echo?unwilling", "echo?id=\(id)-next"].map { Request(.get, $0) }
+    let requests = ["hang?id=\(id)", "echo?unwilling", "echo?id=\(id)-next", "echo?refused"].map { Request(.get, $0) }
     let (lifetime, others) = (lifetime, Journal<Int>())
     // Whoever cancels is blocked meanwhile: no thread of the pool of tasks.
     let batch = Task(executorPreference: OwnerScopedQueue(name: "batch")) {
@@ -147,18 +156,22 @@ import Testing
   @Test func whoHearsThatABatchHasFailedMayWaitForRequestsOfOthers() async throws {
     let scene = try await scene("batch-frees")
     defer { scene.interceptor.gate.open() }
-    try await server.release("batch-frees")
+    scene.interceptor.failure.open()
     #expect(try await soon { scene.interceptor.asked.entries.count == 2 && scene.others.entries == [1] })
     scene.interceptor.gate.open()
-    guard case .transport = await scene.batch.value else {
+    guard case .interceptor(is Unwilling.Refusal)? = await scene.batch.value else {
       Issue.record("\(String(describing: await scene.batch.value))")
       return
     }
+    #expect(try await server.tell(.count, of: "batch-frees-next") == 0)
   }
 
   @Test func nothingBeginsOfABatchWhoseTaskIsBeingCancelled() async throws {
     let scene = try await scene("batch-goes")
-    defer { scene.interceptor.gate.open() }
+    defer {
+      scene.interceptor.gate.open()
+      scene.interceptor.failure.open()
+    }
     Thread.detachNewThread { scene.batch.cancel() }
     #expect(try await soon { scene.interceptor.asked.entries.count == 2 && scene.others.entries == [1] })
     scene.interceptor.gate.open()
@@ -167,6 +180,5 @@ import Testing
       return
     }
     #expect(try await server.tell(.count, of: "batch-goes-next") == 0)
-    try await server.release("batch-goes")
   }
 }

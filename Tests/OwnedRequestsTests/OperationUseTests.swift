@@ -139,9 +139,11 @@ import Testing
   /// They hold it, and its owner's end reaches it.
   @Test func theEndOfAnOwnerReachesWhoWaitsForWhatIsNeverStarted() async throws {
     let (client, mine) = (server.client(), OwnerLifetime())
-    let task = Task { [operation = operation(client, "echo?id=never-started-owner", mine)] in
-      await failure { _ = try await operation.value }
-    }
+    let (task, watched) = {
+      let operation = operation(client, "echo?id=never-started-owner", mine)
+      return (Task { await failure { _ = try await operation.value } }, Weak(operation))
+    }()
+    #expect(try await soon { (watched.object as? RequestOperation<String>)?.waiterCount == 1 })
     mine.end()
     guard case .cancelled(.ownerEnded)? = await task.value else {
       Issue.record("\(String(describing: await task.value))")

@@ -122,6 +122,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   /// For tests.
   var progressStreamCount: Int { record.withLock { $0.progress.count } }
+  var waiterCount: Int { record.withLock { $0.waiters.count } }
 
   // MARK: Work
 
@@ -202,7 +203,9 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     withExtendedLifetime(former) {}
     switch result {
     case .success: finish()
-    case .failure(let error): finish(throwing: error)
+    case .failure(let error):
+      batch?.end()
+      finish(throwing: error)
     }
     // If it was cancelled first, `didCancel` settles.
     if case .cancelled? = self.outcome { return }

@@ -57,6 +57,8 @@ final class RequestRun: Sendable {
     var openTimer: OneShotTimer?
     /// The disk is asked about the file that is being sent.
     var looksAtFile = false
+    /// The last look found that nothing more comes of it. A second is needed: it may be about to be written anew.
+    var missesFile = false
 
     /// How often it is looked whether there is still something to come of a file that is being sent. Where it has become shorter, a session
     /// on Linux waits for the rest, and keeps a processor busy; see `BodyFile` for more.
@@ -230,6 +232,7 @@ final class RequestRun: Sendable {
       case .adapting, .transferring, .over: return nil
       }
       state.attempt += 1
+      state.missesFile = false
       state.lastByte = .now
       former = state.phase
       state.phase = .adapting(nil)
@@ -256,7 +259,7 @@ final class RequestRun: Sendable {
 
   /// Whatever it throws is its own: an error of a request that it has sent, too. Not asked about what is over.
   private func adapt(_ urlRequest: URLRequest, _ interceptor: any RequestInterceptor) async throws(RequestError) -> URLRequest {
-    guard !isOver else { throw .cancelled(.requested) }
+    guard isWanted else { throw .cancelled(.requested) }
     do { return try await interceptor.adapt(urlRequest) } catch { throw .interceptor(error) }
   }
 
@@ -340,7 +343,7 @@ final class RequestRun: Sendable {
     guard !interceptors.isEmpty else { return follow(.asUsual, outcome, after: error, attempt) }
     let task = Task { [self] in
       var decision = RetryDecision.asUsual
-      for interceptor in interceptors where decision == .asUsual && !isOver {
+      for interceptor in interceptors where decision == .asUsual && isWanted {
         decision = await interceptor.decision(after: error, head: outcome.head, attempt: attempt)
       }
       inBackground { [decision] in self.follow(decision, outcome, after: error, attempt) }
@@ -430,7 +433,7 @@ final class RequestRun: Sendable {
   /// Time spent between attempts does not count.
   private func lookForBytes() {
     var former: OneShotTimer?
-    let place = state.withLock { $0.place }
+    let (place, attempt) = state.withLock { ($0.place, $0.attempt) }
     // Not while it waits for its turn, for the first time or after a redirect.
     let isUnderWay = place?.transfer.isUnderWay ?? false
     var asksDisk = false
@@ -448,13 +451,18 @@ final class RequestRun: Sendable {
     }
     withExtendedLifetime(former) {}
     if isIdle { timeOutInBackground(download?.stallFailure ?? .timedOut) }
-    if asksDisk, let place { inBackground { self.look(atFileOf: place.transfer) } }
+    if asksDisk, let place { inBackground { self.look(atFileOf: place.transfer, attempt) } }
   }
 
-  private func look(atFileOf transfer: Transfer) {
+  private func look(atFileOf transfer: Transfer, _ attempt: Int) {
     let failure = transfer.fileFailure
-    state.withLock { $0.looksAtFile = false }
-    if let failure { timeOut(failure) }
+    let isSure = state.withLock { state in
+      state.looksAtFile = false
+      guard state.attempt == attempt, case .transferring = state.phase else { return false }
+      defer { state.missesFile = failure != nil }
+      return state.missesFile
+    }
+    if let failure, isSure { timeOut(failure) }
   }
 }
 

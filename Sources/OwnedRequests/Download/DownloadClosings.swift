@@ -1,4 +1,5 @@
 import Foundation
+import OwnedOperations
 
 /// Closes files on no thread of the caller's: that of somebody who has ended a download, and must not wait for the disk.
 ///
@@ -12,5 +13,11 @@ final class DownloadClosings: Sendable {
 
   private let group = DispatchGroup()
 
-  func perform(_ close: @escaping @Sendable () -> Void) { DispatchQueue.global(qos: .userInitiated).async(group: group, execute: close) }
+  func perform(_ close: @escaping @Sendable () -> Void) {
+    group.enter()
+    DeferredCalls.add { [group] in
+      close()
+      group.leave()
+    }
+  }
 }
