@@ -34,6 +34,52 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
 
 /// Schedules in which work is held back because only bodies hold its owner.
 @Suite(.serialized) struct HeldBackWorkScheduleTests {
+  /// Keeps what is released in the background waiting, for longer than the test takes.
+  private final class Stopper: Sendable {
+    private let gate: Gate
+    init(_ gate: Gate) { self.gate = gate }
+    deinit { gate.pass() }
+  }
+
+  /// A main actor's, or another actor's: the turn that finds that nobody else holds it, inside of a body that lets go of it last.
+  @Test func anOwnerThatIsHeldBackGoesWhereItsTurnsAre() throws {
+    let thread = Journal<Bool>()
+    let gate = Gate()
+    defer { gate.open() }
+    let here = pthread_self()
+    var host: Host? = Host { thread.write(pthread_equal(pthread_self(), here) != 0) }
+    let lifetime = try #require(host?.lifetimeToken.lifetime)
+    let hold = OwnerHold.of(try #require(host), lifetime)
+    guard case .begins(let body) = hold.begin(endsHere: true) else {
+      Issue.record("somebody else holds it")
+      return
+    }
+    host = nil
+    DeferredReleases.add(Stopper(gate))
+    #expect(gate.hasBegun())
+    guard case .heldBack = hold.begin(endsHere: true) else {
+      Issue.record("only the body holds it")
+      return
+    }
+    hold.end(body)
+    #expect(thread.entries == [true])
+  }
+
+  /// A lifetime may end between the look at it and the block's joining it.
+  @Test func whatABlockHasCapturedGoesInTheBackgroundIfTheLifetimeHasEnded() {
+    let thread = Journal<Bool>()
+    let here = pthread_self()
+    let lifetime = OwnerLifetime()
+    lifetime.end()
+    /// The block is the only one to have the host.
+    func block() -> PendingBlock {
+      let host = Host { thread.write(pthread_equal(pthread_self(), here) != 0) }
+      return PendingBlock(lifetime) { withExtendedLifetime(host) {} }
+    }
+    DispatchQueue(label: "ended").submit(block(), qos: .unspecified, flags: [])
+    #expect(eventually { thread.entries == [false] })
+  }
+
   @Test(arguments: [true, false], [true, false]) func aBodyMayWaitForAnOperationOfItsOwner(inDispatchQueue: Bool, addsFirst: Bool) {
     let queue = OwnerScopedQueue()
     let gate = Gate()

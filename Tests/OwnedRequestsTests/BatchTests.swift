@@ -166,6 +166,35 @@ import Testing
     #expect(try await server.tell(.count, of: "batch-frees-next") == 0)
   }
 
+  /// What the batch waited for it has. The rest comes under the lifetime.
+  @Test func whatABatchHasShownIsRefreshedThoughAnotherFails() async throws {
+    let interceptor = Unwilling()
+    let client = RequestClient(
+      baseURL: server.base, configuration: .ephemeral, cache: try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0))
+    client.interceptors = [interceptor]
+    client.maxConcurrentRequestsPerHost = 1
+    var shown = Request(.get, "echo?id=batch-shown")
+    shown.cache = .cachedThenFresh
+    _ = try await client.response(to: shown, lifetime: lifetime, decoding: .data)
+    let turn = client.send(Request(.get, "held?id=batch-shown-turn"), lifetime: .process, decoding: .data) { _ in }
+    try await server.reaches(.open, of: "batch-shown-turn", 1)
+    let requests = [shown, Request(.get, "echo?refused")]
+    let batch = Task { await failure { _ = try await client.responses(to: requests, lifetime: .process, decoding: .data) } }
+    #expect(try await soon { client.hub.limits.waitingCount == 1 })
+    interceptor.failure.open()
+    guard case .interceptor(is Unwilling.Refusal)? = await batch.value else {
+      Issue.record("\(String(describing: await batch.value))")
+      return
+    }
+    try await server.release("batch-shown-turn")
+    _ = try await turn.value
+    let deadline = ContinuousClock.now + .seconds(10)
+    while try await server.tell(.count, of: "batch-shown") < 2, ContinuousClock.now < deadline {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    #expect(try await server.tell(.count, of: "batch-shown") == 2)
+  }
+
   @Test func nothingBeginsOfABatchWhoseTaskIsBeingCancelled() async throws {
     let scene = try await scene("batch-goes")
     defer {

@@ -44,6 +44,15 @@ import Testing
     #expect(try await sentCookies(client) == ["two=3", "three=a", "four=4"])
   }
 
+  /// Foundation takes counts of code units for counts of characters, and stops the process.
+  @Test(arguments: ["Set-Cookie: 😀=", "Set-Cookie: a=b; 😀😀=x", "Set-Cookie: e\u{301}="])
+  func oneWithSuchCharactersIsNotTaken(line: String) async throws {
+    let client = client()
+    _ = try await client.response(to: answer(["Set-Cookie: kept=1"]), lifetime: .process, decoding: .empty)
+    _ = try await client.response(to: answer([line]), lifetime: .process, decoding: .empty)
+    #expect(try await sentCookies(client) == ["kept=1"])
+  }
+
   @Test func whatARedirectBringsIsSentWithTheNextRequest() async throws {
     let client = client()
     let redirect = answer(["Set-Cookie: moved=1", "Location: /echo"], status: "302 Found")

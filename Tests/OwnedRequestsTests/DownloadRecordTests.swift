@@ -43,6 +43,37 @@ import Testing
     #expect(names == [Self.part, Self.record])
   }
 
+  // MARK: Of others
+
+  /// Whoever may write beside the target says nothing to the server.
+  @Test func aValidatorWithALineOfItsOwnIsNotSent() throws {
+    try leavePart()
+    let record = directory.url.appendingPathComponent(Self.record)
+    let text = try String(contentsOf: record, encoding: .utf8)
+    #expect(text.contains(#""validator":"\"1\"""#))
+    try text.replacingOccurrences(of: #"1\"""#, with: #"1\"\r\nX-Other: 1""#).write(to: record, atomically: false, encoding: .utf8)
+    let file = DownloadFile(target, DownloadExpectation())
+    #expect(try file.acquire())
+    var urlRequest = URLRequest(url: address)
+    try file.adapt(&urlRequest)
+    #expect(urlRequest.value(forHTTPHeaderField: "If-Range") == nil && urlRequest.value(forHTTPHeaderField: "Range") == nil)
+    file.letGo()
+  }
+
+  @Test(arguments: [part, record]) func aPipeInTheirPlaceIsNamed(name: String) throws {
+    try leavePart()
+    let path = directory.url.appendingPathComponent(name).path
+    #expect(unlink(path) == 0 && mkfifo(path, 0o644) == 0)
+    let file = DownloadFile(target, DownloadExpectation())
+    do throws(RequestError) {
+      _ = try file.acquire()
+      Issue.record("a pipe was opened")
+    } catch {
+      #expect(error.explanation == "target: \(path) is in the way, and not a regular file")
+    }
+    file.letGo()
+  }
+
   // MARK: When there is one
 
   @Test func nothingIsMadeBeforeAnAnswerAndASmallFileHasNoRecord() throws {

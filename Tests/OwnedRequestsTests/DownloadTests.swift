@@ -13,6 +13,7 @@ import Testing
     #expect(ContentRange("bytes 5-9/10")?.start == 5 && ContentRange("bytes 5-9/10")?.total == 10)
     #expect(ContentRange("bytes 5-9/*")?.total == nil && ContentRange("bytes 5-9/*")?.start == 5)
     #expect(ContentRange("Bytes */10")?.start == nil && ContentRange("bytes */10")?.total == 10)
+    #expect(ContentRange("bytes 5-9/-5") == nil && ContentRange("bytes */-1") == nil)
     for nonsense in [
       nil, "", "bytes", "bytes 5-9", "items 5-9/10", "bytes 9-5/10", "bytes -5/10", "bytes 5-/10", "bytes 5-9/x", "bytes a-b/10",
     ] {

@@ -59,6 +59,30 @@ import Testing
     #expect(cache.response(for: try key(9)) == (try entry(9, 10_000)))
   }
 
+  /// Who waits for an entry to be written finds it, or what has replaced it meanwhile.
+  @Test func whatIsReplacedWhileItWaitsIsWrittenBeforeAFlushReturns() async throws {
+    let isWriting = Journal<Int>()
+    let gate = Gate()
+    let cache = try ResponseCache(
+      directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000, leastPendingLimit: 64_000,
+      willWrite: {
+        isWriting.write(1)
+        gate.wait()
+      })
+    defer { gate.open() }
+    cache.store(try entry(1, 10), for: try key(1))
+    #expect(try await soon { isWriting.entries == [1] })
+    cache.store(try entry(2, 10), for: try key(2))
+    let flush = Task { try await cache.flush() }
+    #expect(try await soon { cache.flushCount == 1 })
+    cache.store(try entry(3, 10), for: try key(2))
+    // Written before the flush has its turn, and replaced once more.
+    gate.open()
+    try await flush.value
+    let later = try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000)
+    #expect(later.response(for: try key(2)) == (try entry(3, 10)))
+  }
+
   @Test func oneThatIsLargerThanTheLimitIsWrittenAlone() async throws {
     let cache = try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000, leastPendingLimit: 64_000)
     cache.store(try entry(1, 80_000), for: try key(1))

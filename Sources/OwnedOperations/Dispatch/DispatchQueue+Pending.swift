@@ -2,7 +2,7 @@ import Dispatch
 
 extension DispatchQueue {
   func submit(_ block: PendingBlock, qos: DispatchQoS, flags: DispatchWorkItemFlags) {
-    guard block.lifetime.join(block) else { return }
+    guard block.lifetime.join(block) else { return block.lifetimeDidEnd() }
     ThreadStart.on(self, qos: qos, flags: flags) { block.run() }
   }
 

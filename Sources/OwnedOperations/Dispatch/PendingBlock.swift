@@ -8,9 +8,9 @@ import Synchronization
 ///
 /// ## Protocol
 ///
-/// `isClaimed` goes from false to true. Whoever turns it owns the body from then on: the queue's thread that will run it, or the reaper of
-/// the ended owner. Before that, nobody touches the body after the initialiser. Claiming acquires and releases. A block claimed to run
-/// reads the lifetime's state after the claim, and that load decides.
+/// `isClaimed` goes from false to true. Whoever turns it owns the body from then on: the thread that will run it, or who has found that it
+/// won't run, because the owner has ended or its actor has gone. Before that, nobody touches the body after the initialiser.
+/// Claiming acquires and releases. A block claimed to run reads the lifetime's state after the claim, and that load decides.
 ///
 /// A block whose owner only bodies hold gives the claim back, and comes to the queue again when somebody else holds the owner
 /// (`OwnerHold`). A lifetime that ended in between has found the block claimed. So after that the lifetime is asked once more.
@@ -102,14 +102,14 @@ final class PendingBlock: LifetimeMember, HeldBackWork {
     case heldBack(OwnerHold)
   }
 
-  /// Takes the body out, calls it if there is an owner to give to it, and lets go of it. Not called after `releaseBody`.
+  /// Takes the body out, calls it if there is an owner to give to it, and lets go of it. Not after `releaseBody`.
   private func runBody() -> Turn {
     guard let (hold, place) = owner else {
       if case .ofLifetime(let body)? = claimed.value.body.take() { body() }
       return .over
     }
     if case .queue(let place) = place, hold.mustGoBehind(self, on: place.queueIdentity) { return holdBack(hold) }
-    switch hold.begin() {
+    switch hold.begin(endsHere: true) {
     case .begins(let object):
       leaveLine()
       if case .ofOwner(let body)? = claimed.value.body.take() { hold.call(body, with: object) }
@@ -136,18 +136,18 @@ final class PendingBlock: LifetimeMember, HeldBackWork {
     claimed.value.isDisplaced = false
   }
 
-  /// Hands the body to ``DeferredReleases``: neither the reaper nor the queue waits for deinits of the user's. Called at most once, and not
-  /// after `runBody`.
+  /// Hands the body, unless it has been taken out, to ``DeferredReleases``: neither the reaper nor the queue waits for deinits of the
+  /// user's.
   private func releaseBody() {
     leaveLine()
     if let body = claimed.value.body.take() { DeferredReleases.add(consume body) }
   }
 
-  // MARK: On an actor
+  // MARK: To its place
 
   /// Puts the block into the actor's mailbox.
   func submitToActor() {
-    guard lifetime.join(self) else { return releaseBody() }
+    guard lifetime.join(self) else { return lifetimeDidEnd() }
     submitAgain()
     wasSubmitted()
   }

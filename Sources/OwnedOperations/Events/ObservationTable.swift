@@ -8,9 +8,10 @@ import Synchronization
 /// Everything is guarded by the lock of `entries`, under which nothing of the user's is called or released, and no call to the center is
 /// made.
 ///
-/// *Who keeps whom.* The center keeps its blocks, a block this table, the table the observations and the tokens. Nobody here keeps the
-/// center, the owners or the observed objects. A token may keep its block, in a reference cycle. The center's end breaks the cycle; the
-/// table is told of that end by a hook. The observations are over then.
+/// *Who keeps whom.* The center keeps its blocks, a block this table and its name's entry, the table the entries, an entry its
+/// observations and its token. Nobody here keeps the center, the owners or the observed objects. A token may keep its block, in a reference
+/// cycle: entry, token, block, entry. `unregister` breaks it, also at the center's end, of which the table is told by a hook. The
+/// observations are over then.
 ///
 /// *Who hears a post.* For each name there is at most one registration with the center, for any object. One more, the catch-all, is for all
 /// names, if anybody observes those. One of them is responsible for a post and calls all that observe it, in one order: higher level first,

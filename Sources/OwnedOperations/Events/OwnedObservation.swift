@@ -44,7 +44,7 @@ public final class OwnedObservation: LifetimeMember {
   private let place = SharedCell(MemberList.notListed)  // guarded by the lock of `lifetime`
   private let isOver = Atomic<Bool>(false)
   private let handler: Locked<ObservationHandler?>
-  /// Written before the observation is shared.
+  /// Written before the observation is shared, and no constant only because what it calls refers to the observation.
   private let objectEnd = SharedCell<LifetimeEndCall?>(nil)
 
   init(

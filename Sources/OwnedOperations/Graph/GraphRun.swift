@@ -52,7 +52,11 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
     var finishActions: [@Sendable (GraphRun) -> Void] = []
   }
 
-  nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
+  private let memberPlace = SharedCell(MemberList.notListed)  // guarded by the lifetime's lock
+  var memberIndex: Int32 {
+    get { memberPlace.value }
+    set { memberPlace.value = newValue }
+  }
 
   /// A bit of `counts`.
   static let predecessorFailed: UInt32 = 1 << 31

@@ -1,4 +1,5 @@
-/// Pending work of an owner: what an end must reach. Operations, delayed blocks and owner queues are members.
+/// Pending work of an owner: what an end must reach. Operations, blocks, graph runs, observations and
+/// owner queues are members.
 ///
 /// A lifetime does not keep its members alive. A member joins when its work becomes pending and leaves when the work is finished, at the
 /// latest in its deinit.

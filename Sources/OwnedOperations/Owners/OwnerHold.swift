@@ -116,10 +116,12 @@ final class OwnerHold: Sendable {
   }
 
   /// Whether a body may begin. The object is retained for it then.
-  func begin() -> Beginning {
+  /// - Parameter endsHere: whether the object goes on this thread if it turns out that nobody else has held it any more. It may have to:
+  ///   that of the main actor, of another actor. Else it goes in the background, for those who have the next piece of work in hand.
+  func begin(endsHere: Bool = false) -> Beginning {
     guard let object = retain() else { return .gone }
     guard mayBegin(object) else {
-      endInBackground(object)
+      if endsHere { end(object) } else { endInBackground(object) }
       return .heldBack
     }
     return .begins(object)

@@ -43,6 +43,7 @@ public final class ResponseCache: Sendable {
     var number = 0
     var generation = 0
     var removers = 0
+    var flushes = 0
     var failure: (any Error)?
   }
 
@@ -56,6 +57,8 @@ public final class ResponseCache: Sendable {
   private struct Pending {
     var entry: CachedResponse
     var number: Int
+    /// That of the first entry for the key which has not reached its file, nor this one's instead.
+    var since: Int
   }
 
   /// What has to be done with a file.
@@ -153,6 +156,9 @@ public final class ResponseCache: Sendable {
     return readers.removals != begin.removals
   }
 
+  /// For tests.
+  var flushCount: Int { state.withLock { $0.flushes } }
+
   /// Counts the calls of `removeAll()`.
   var generation: Int { state.withLock { $0.generation } }
 
@@ -165,7 +171,8 @@ public final class ResponseCache: Sendable {
       keep(entry, for: key, in: &state, removed: &removed)
       guard let directory else { return false }
       state.removals[key] = nil
-      if let former = state.pending.insert(Pending(entry: entry, number: state.number), for: key, weight: entry.weight) {
+      let since = state.pending.value(for: key)?.since ?? state.number
+      if let former = state.pending.insert(Pending(entry: entry, number: state.number, since: since), for: key, weight: entry.weight) {
         removed.append(former.entry)
       }
       while state.pending.weight > pendingLimit, state.pending.count > 1, let oldest = state.pending.removeOldest() {
@@ -230,7 +237,14 @@ public final class ResponseCache: Sendable {
       var former: Pending?
       state.withLock { state in
         // Otherwise something newer has come, or it was dropped.
-        if state.pending.value(for: change.key)?.number == change.number { former = state.pending.remove(change.key) }
+        if let present = state.pending.value(for: change.key) {
+          if present.number == change.number {
+            former = state.pending.remove(change.key)
+          } else if change.entry != nil {
+            let next = Pending(entry: present.entry, number: present.number, since: present.number)
+            state.pending.insert(next, for: change.key, weight: next.entry.weight)
+          }
+        }
         if state.removals[change.key] == change.number { state.removals[change.key] = nil }
       }
       withExtendedLifetime(former) {}
@@ -241,6 +255,10 @@ public final class ResponseCache: Sendable {
     if let (key, number) = state.removals.first(where: { $0.value <= last }) { return FileChange(key: key, number: number) }
     guard let (key, pending) = state.pending.first, pending.number <= last else { return nil }
     return FileChange(key: key, entry: pending.entry, number: pending.number)
+  }
+
+  private static func owes(upTo last: Int, _ state: State) -> Bool {
+    state.pending.entries.contains { $0.value.since <= last } || state.removals.values.contains { $0 <= last }
   }
 
   /// Under the lock.
@@ -260,10 +278,16 @@ public final class ResponseCache: Sendable {
   ///   waiting than is kept. Such entries are in memory alone, if they fit.
   /// - Complexity: linear in what has yet to be written.
   public func flush() async throws {
-    let last = state.withLock { $0.number }
+    let last = state.withLock { state in
+      state.flushes += 1
+      return state.number
+    }
     await withCheckedContinuation { continuation in
       writes.async { [state, directory] in
-        if let directory { Self.write(upTo: last, state, directory) }
+        if let directory {
+          // What replaces an entry meanwhile has a later number.
+          while state.withLock({ Self.owes(upTo: last, $0) }) { Self.write(upTo: state.withLock { $0.number }, state, directory) }
+        }
         continuation.resume()
       }
     }

@@ -33,11 +33,13 @@ import OwnedOperations
 /// Requests under way hold the client; nothing else has to. A request takes no thread while it waits, for its turn, for the server, or
 /// for its next attempt. All members may be used from any thread.
 ///
-/// On Linux, `URLSession` stops the process on a few answers. Three are known, in Swift 6.3:
+/// On Linux, `URLSession` stops the process on a few answers. Four are known, in Swift 6.3:
 /// - a connection that is closed in the middle of a header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`
 /// - a length of nearly 2^63 bytes, as by `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`
 /// - a line after a chunked body, a trailer, which is nothing wrong with an answer: as by
-///   `printf 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\n\r\n' | nc -l -N 8080`.
+///   `printf 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\n\r\n' | nc -l -N 8080`
+/// - a redirect without a scheme, to a host with brackets or escapes: as by
+///   `printf 'HTTP/1.1 302 Found\r\nLocation: //[::1]/\r\nContent-Length: 0\r\n\r\n' | nc -l -N 8080`.
 ///
 /// And while a server sends lines without end after a chunked body, no session of the process does anything else. Talk to servers that you
 /// don't trust from a process that you can spare.
@@ -272,11 +274,13 @@ public final class RequestClient: Sendable {
   }
 
   /// What nobody has to be asked for, nor a file to be read. A task gets it without an operation, which would cost it two changes of
-  /// threads. Nil in all other cases, errors included, which are the operation's.
+  /// threads. Nil in all other cases, errors included, which are the operation's. So is what a decoder of the user's makes of it: there
+  /// are only so many threads for tasks as processors.
   private func answerInMemory<Value>(
     to request: Request, lifetime: OwnerLifetime, decoding decoder: ResponseDecoder<Value>
   ) -> Response<Value>? {
-    guard cache != nil, case .forTime = request.cache, interceptors.isEmpty, let prepared = try? prepare(request),
+    guard decoder.isQuick, request.method == .get, cache != nil, case .forTime = request.cache, interceptors.isEmpty,
+      let prepared = try? prepare(request),
       let plan = CachePlan(request, Outgoing(urlRequest: prepared.urlRequest, body: prepared.body), self, looksInFiles: false),
       let stored = plan.answer, !Task.isCancelled, lifetime.isAlive, let value = try? decoder.decode(stored.body, stored.head),
       // The decoder may take its time, or end the owner.

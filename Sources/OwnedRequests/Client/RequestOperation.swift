@@ -150,7 +150,8 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
 
   private func finishCancelled() { finish() }
 
-  private var isUnwanted: Bool { record.withLock { $0.isUnwanted } || batch?.isOver ?? false }
+  /// What the cache has shown has ended what the batch waited for. The rest comes under the lifetime.
+  private var isUnwanted: Bool { record.withLock { $0.isUnwanted || $0.preview == nil && batch?.isOver ?? false } }
 
   /// It is about to be, together with others.
   func willBeCancelled() { record.withLock { $0.isUnwanted = true } }

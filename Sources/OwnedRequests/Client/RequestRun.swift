@@ -247,7 +247,7 @@ final class RequestRun: Sendable {
         var urlRequest = prepared.urlRequest
         for interceptor in interceptors { urlRequest = try await adapt(urlRequest, interceptor) }
         urlRequest.httpBody = prepared.urlRequest.httpBody
-        try Request.check(urlRequest)
+        try Request.check(urlRequest, with: prepared.body)
         let outgoing = Outgoing(urlRequest: urlRequest, body: prepared.body)
         inBackground { self.transfer(outgoing, attempt) }
       } catch {

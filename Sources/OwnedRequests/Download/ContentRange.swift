@@ -12,7 +12,7 @@ struct ContentRange: Equatable {
     let halves = words[1].split(separator: "/", omittingEmptySubsequences: false)
     guard halves.count == 2 else { return nil }
     total = Int64(halves[1])
-    guard total != nil || halves[1] == "*" else { return nil }
+    guard total.map({ $0 >= 0 }) ?? (halves[1] == "*") else { return nil }
     guard halves[0] != "*" else { return }
     let bounds = halves[0].split(separator: "-", omittingEmptySubsequences: false).compactMap { Int64($0) }
     guard bounds.count == 2, bounds[0] >= 0, bounds[0] <= bounds[1] else { return nil }

@@ -167,6 +167,8 @@ final class DownloadFile: Sendable {
       // One that has lost its part is removed when there is a part again.
       state.hasRecord = record != nil && state.partFile >= 0
       if state.hasRecord { info = record.flatMap { try? JSONDecoder().decode(Info.self, from: $0) } }
+      // Others may write there, too. What is sent along must not bring lines of theirs.
+      if let validator = info?.validator, HeaderFields.complaint(about: "If-Range", value: validator) != nil { info = nil }
     } catch {
       rest(&state)
       throw error
@@ -190,6 +192,15 @@ final class DownloadFile: Sendable {
   /// A link is not followed: what it leads to is no part of a download.
   private func openFailure(_ path: String) -> RequestError { .lastFailure(to: errno == ELOOP ? "follow the symbolic link" : "open", path) }
 
+  /// Reading or writing a pipe may take for ever. Opened with `O_NONBLOCK`, which is of no consequence for a file.
+  private func checkIsFile(_ file: Int32, _ path: String) throws(RequestError) {
+    var status = stat()
+    guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+      close(file)
+      throw .invalidParameters("target: \(path) is in the way, and not a regular file")
+    }
+  }
+
   /// Before anything is sent: whether a part can be made.
   private func checkFolder() throws(RequestError) {
     let folder = target.deletingLastPathComponent().path
@@ -198,9 +209,10 @@ final class DownloadFile: Sendable {
 
   private func lockPart(_ state: inout State, makes: Bool) throws(RequestError) -> Bool {
     while true {
-      let file = Foundation.open(partPath, (makes ? O_CREAT : 0) | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0o644)
+      let file = Foundation.open(partPath, (makes ? O_CREAT : 0) | O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o644)
       if file < 0, errno == ENOENT, !makes { return true }
       guard file >= 0 else { throw openFailure(partPath) }
+      try checkIsFile(file, partPath)
       guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
         let code = errno
         close(file)
@@ -261,9 +273,10 @@ final class DownloadFile: Sendable {
 
   /// - Returns: nil if there is none.
   private func readRecord() throws(RequestError) -> Data? {
-    let file = Foundation.open(infoPath, O_RDWR | O_NOFOLLOW | O_CLOEXEC)
+    let file = Foundation.open(infoPath, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     if file < 0, errno == ENOENT { return nil }
     guard file >= 0 else { throw openFailure(infoPath) }
+    try checkIsFile(file, infoPath)
     defer { close(file) }
     var bytes = [UInt8](repeating: 0, count: 65536)
     let count = read(file, &bytes, bytes.count)
@@ -280,8 +293,9 @@ final class DownloadFile: Sendable {
     encoder.outputFormatting = .sortedKeys
     guard let info = state.info, let data = try? encoder.encode(info) else { return }
     willWrite?()
-    let file = Foundation.open(infoPath, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o644)
+    let file = Foundation.open(infoPath, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o644)
     guard file >= 0 else { throw openFailure(infoPath) }
+    try checkIsFile(file, infoPath)
     defer { close(file) }
     guard data.withUnsafeBytes({ Foundation.write(file, $0.baseAddress, $0.count) }) == data.count else {
       let failure = RequestError.lastFailure(to: "write", infoPath)

@@ -10,9 +10,8 @@ final class OneShotTimer: Sendable {
 
   init(after delay: Duration, in line: TimerLine = .shared, _ body: @escaping @Sendable () -> Void) {
     self.line = line
-    let (seconds, attoseconds) = delay.components
-    let nanoseconds = Double(max(0, seconds)) * 1e9 + Double(max(0, attoseconds)) / 1e9
-    place = line.add(deadline: .now() + .nanoseconds(Int(min(nanoseconds, 9e18))), body)
+    let nanoseconds = min(max(0, delay.inSeconds * 1e9), 9e18)
+    place = line.add(deadline: .now() + .nanoseconds(Int(nanoseconds)), body)
   }
 
   func cancel() { line.cancel(place) }

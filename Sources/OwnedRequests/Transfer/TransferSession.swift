@@ -38,6 +38,9 @@ final class TransferSession: Sendable {
   private let cancellations: Cancellations
   private let backlog: (any SessionBacklog)?
 
+  /// Foundation's timer stays, but never goes off before ours. On Linux the number has to fit an `Int` in milliseconds.
+  private static let longestPause: TimeInterval = 7 * 24 * 3600
+
   /// - Parameter isBacklogLimited: whether nothing more is read when so many pieces have not been dealt with yet. For a session with one
   ///   task at a time.
   init(configuration: URLSessionConfiguration, isBacklogLimited: Bool = false) {
@@ -51,8 +54,7 @@ final class TransferSession: Sendable {
     let configuration = (configuration.copy() as? URLSessionConfiguration) ?? .default
     configuration.urlCache = nil
     configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
-    // Foundation's timer stays, but never goes off before ours. On Linux the number has to fit an `Int` in milliseconds.
-    configuration.timeoutIntervalForRequest = 7 * 24 * 3600
+    configuration.timeoutIntervalForRequest = Self.longestPause
     configuration.httpMaximumConnectionsPerHost = 4096
     // The client's, which adds them to each request where they are seen: as what makes two requests equal, and as credentials.
     configuration.httpAdditionalHeaders = nil
@@ -68,7 +70,9 @@ final class TransferSession: Sendable {
 
   /// A task that begins when it is resumed.
   func task(for urlRequest: URLRequest, body: RequestBody, receiver: any SessionTaskReceiver) -> SessionTask {
-    let urlRequest = Self.withPlainScheme(urlRequest)
+    var urlRequest = Self.withPlainScheme(urlRequest)
+    // An interceptor may have set another.
+    urlRequest.timeoutInterval = Self.longestPause
     let task: URLSessionTask
     switch body {
     case .file(let url): task = session.uploadTask(with: urlRequest, fromFile: url)
@@ -255,7 +259,8 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
 
   /// Cookies first: what follows from the head, such as the next request of a redirect, is sent with them.
   private func take(_ head: ResponseHead, of sessionTask: SessionTask) {
-    if let cookies, let fields = head.headers["Set-Cookie"] {
+    // Where characters aren't code units, Foundation on Linux takes the one count for the other, and stops the process. Cookies are ASCII.
+    if let cookies, let fields = head.headers["Set-Cookie"], fields.utf16.count == fields.count {
       let brought = HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": fields], for: head.url)
       cookies.setCookies(brought, for: head.url, mainDocumentURL: nil)
     }

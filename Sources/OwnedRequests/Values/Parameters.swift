@@ -63,6 +63,10 @@ enum RequestBody: Sendable {
     }
   }
 
+  var isNone: Bool {
+    if case .none = self { true } else { false }
+  }
+
   /// Whether it has to be laid out before it is sent.
   var isForm: Bool {
     if case .form = self { true } else { false }
@@ -104,6 +108,10 @@ enum FileParameter {
   static func length(of url: URL, parameter: String) throws(RequestError) -> Int64 {
     guard url.isFileURL else { throw .invalidParameters("parameter \"\(parameter)\": \(AddressText.shown(url)) is not the URL of a file") }
     let path = url.path
+    // `URL(string: "file:name")`: Foundation on Linux stops the process.
+    guard path.hasPrefix("/") else {
+      throw .invalidParameters("parameter \"\(parameter)\": \(AddressText.shown(url)) has no absolute path; use URL(fileURLWithPath:)")
+    }
     guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else {
       throw .invalidParameters("parameter \"\(parameter)\": there is no file \(path)")
     }

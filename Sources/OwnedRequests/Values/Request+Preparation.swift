@@ -52,9 +52,12 @@ extension Request {
   }
 
   /// For what interceptors have made of it.
-  static func check(_ urlRequest: URLRequest) throws(RequestError) {
+  static func check(_ urlRequest: URLRequest, with body: RequestBody = .none) throws(RequestError) {
     guard let url = urlRequest.url else { throw .invalidURL("the request has no URL") }
     try check(url)
+    if let method = urlRequest.httpMethod, ["GET", "HEAD"].contains(method), !body.isNone {
+      throw .invalidParameters("an interceptor has made a \(method) of a request with a body, which a \(method) doesn't have")
+    }
     if let method = urlRequest.httpMethod, !HeaderFields.isToken(method) {
       throw .invalidParameters("the method \"\(method)\" has a character that HTTP does not allow, or none")
     }

@@ -10,9 +10,17 @@ import Foundation
 /// ```
 public struct ResponseDecoder<Value: Sendable>: Sendable {
   let decode: @Sendable (Data, ResponseHead) throws -> Value
+  /// Whether it is one of ours, which waits for nothing.
+  let isQuick: Bool
 
   /// Makes a decoder from a closure. What it throws becomes ``RequestError/decoding(_:body:)``.
-  public init(_ decode: @escaping @Sendable (_ data: Data, _ head: ResponseHead) throws -> Value) { self.decode = decode }
+  public init(_ decode: @escaping @Sendable (_ data: Data, _ head: ResponseHead) throws -> Value) {
+    self.init(isQuick: false, decode)
+  }
+
+  fileprivate init(isQuick: Bool, _ decode: @escaping @Sendable (Data, ResponseHead) throws -> Value) {
+    (self.isQuick, self.decode) = (isQuick, decode)
+  }
 }
 
 /// The answer is not text in the character set that it claims.
@@ -25,14 +33,14 @@ public struct UndecodableText: Error, Sendable, CustomStringConvertible {
 
 extension ResponseDecoder where Value == Data {
   /// The bytes as they came.
-  public static var data: ResponseDecoder { ResponseDecoder { data, _ in data } }
+  public static var data: ResponseDecoder { ResponseDecoder(isQuick: true) { data, _ in data } }
 }
 
 extension ResponseDecoder where Value == String {
   /// Text in the character set of `Content-Type`; UTF-8 if it names none.
   /// - Complexity: of a decoding, linear in the bytes.
   public static var string: ResponseDecoder {
-    ResponseDecoder { data, head in
+    ResponseDecoder(isQuick: true) { data, head in
       let name = characterSet(of: head) ?? "utf-8"
       guard let encoding = encodings[name.lowercased()], let text = String(data: data, encoding: encoding) else {
         throw UndecodableText(characterSet: name)
@@ -60,19 +68,19 @@ extension ResponseDecoder where Value == String {
 
 extension ResponseDecoder where Value == Void {
   /// Whatever came is ignored.
-  public static var empty: ResponseDecoder { ResponseDecoder { _, _ in } }
+  public static var empty: ResponseDecoder { ResponseDecoder(isQuick: true) { _, _ in } }
 }
 
 extension ResponseDecoder where Value: Decodable {
   /// JSON, with Foundation's decoder as it is by default.
   /// - Complexity: of a decoding, Foundation's: about linear in the bytes.
   public static func json(_: Value.Type = Value.self) -> ResponseDecoder {
-    ResponseDecoder { data, _ in try JSONDecoder().decode(Value.self, from: data) }
+    ResponseDecoder(isQuick: true) { data, _ in try JSONDecoder().decode(Value.self, from: data) }
   }
 
   /// A property list in any of the formats.
   /// - Complexity: of a decoding, Foundation's: about linear in the bytes.
   public static func propertyList(_: Value.Type = Value.self) -> ResponseDecoder {
-    ResponseDecoder { data, _ in try PropertyListDecoder().decode(Value.self, from: data) }
+    ResponseDecoder(isQuick: true) { data, _ in try PropertyListDecoder().decode(Value.self, from: data) }
   }
 }
