@@ -33,6 +33,9 @@ import OwnedOperations
 /// Requests under way hold the client; nothing else has to. A request takes no thread while it waits, for its turn, for the server, or
 /// for its next attempt. All members may be used from any thread.
 ///
+/// A process needs few clients, such as one for each service. Each has a session of its own, and on Linux up to two threads while its
+/// requests begin, end or are cancelled.
+///
 /// On Linux, `URLSession` stops the process on a few answers. Four are known, in Swift 6.3:
 /// - a connection that is closed in the middle of a header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`
 /// - a length of nearly 2^63 bytes, as by `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`
