@@ -71,7 +71,6 @@ struct DeinitShard: ~Copyable {
   }
 
   /// Whether the address may carry something; exact unless somebody rehashes just now. Takes no lock.
-  @inline(__always)  // each object of a hooked class asks on its way out
   borrowing func mayContain(_ key: UInt) -> Bool {
     for _ in 0..<4 {
       let before = generation.load(ordering: .acquiring)
