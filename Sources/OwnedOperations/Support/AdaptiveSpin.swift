@@ -53,8 +53,8 @@ struct AdaptiveSpin {
   /// - Returns: whether it has seen the end. If not, it may have come all the same.
   func look(until isOver: () -> Bool) -> Bool {
     guard history.looks > 0, Pause.passesTime else { return false }
-    if isOver() { return true }  // that took no look
-    let found = spin(until: isOver)
+    // What is there already counts as found: who is waited for is quick.
+    let found = isOver() || spin(until: isOver)
     history.noteLook(found: found)
     return found
   }

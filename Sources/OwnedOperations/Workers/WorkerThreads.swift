@@ -136,9 +136,6 @@ final class WorkerThreads: Sendable {
   /// A hint.
   var isAnyDue: Bool { Counts(word: counts.load(ordering: .relaxed)).isAnyDue }
 
-  /// A hint. One thread that looks before it parks is enough.
-  private var isLookingAlone: Bool { Counts(word: counts.load(ordering: .relaxed)).looking == 1 }
-
   // MARK: Workers that are due
 
   /// Has a thread run the worker. Whoever dispatches has seen to it that the worker stays until then.
@@ -213,7 +210,7 @@ final class WorkerThreads: Sendable {
 
   private func nextWorker(for thread: WorkerThread) -> DueWorker? {
     if ThreadSlot.lookingFor.pointer == nil { beginLooking() }
-    if Pause.passesTime, isLookingAlone { _ = AdaptiveSpin.ofParking.look { isAnyDue } }
+    _ = AdaptiveSpin.ofParking.look { isAnyDue }
     while true {
       let seesNothing = Mutation.parksWithoutLooking.isOn && !isAnyDue
       switch state.withLock({ nextStep(of: thread, &$0, seesNothing: seesNothing) }) {
