@@ -9,5 +9,6 @@
 #include "coo_thread_slots.h"
 #include "coo_thread_usage.h"
 #include "coo_thread_uses.h"
+#include "coo_timer.h"
 
 #endif

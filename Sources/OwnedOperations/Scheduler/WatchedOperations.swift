@@ -16,8 +16,8 @@
 /// - Plain operations in `blocked` wait for dependencies of their proxies. They are asked because nobody tells us of a cancellation.
 /// - A plain operation that calls itself ready loses its proxy's dependencies; so it is announced like any other.
 ///
-/// Asking runs code of the user's. It happens on a thread of the queue's own, outside every lock, and never on a worker that looks for
-/// work.
+/// Asking runs code of the user's. It happens on the thread of an `Alarm`, outside every lock, and never on a worker that looks for work.
+/// An answer that blocks holds up its own queue's questions only.
 ///
 /// When they are asked:
 /// - one that was just held back, or has announced a change: within a millisecond;
