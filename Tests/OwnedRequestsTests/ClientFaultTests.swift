@@ -100,6 +100,19 @@ import Testing
         }
       }
     }
+
+    /// And the fourth one: a redirect, which may well be to an address in brackets.
+    @Test func aRedirectWithoutASchemeLeadsToAnAddressInBrackets() async {
+      await withKnownIssue("URLSession on Linux stops the process (Swift 6.3)", isIntermittent: true) {
+        await #expect(processExitsWith: .success) {
+          let server = try #require(LoopbackServer.shared)
+          let answer = "HTTP/1.1 302 Found\r\nLocation: //[::1]:1/\r\nContent-Length: 0\r\n\r\n"
+          let request = Request(.get, "raw", parameters: .form(["bytes": .string(Data(answer.utf8).base64EncodedString())]))
+          let error = await failure { _ = try await server.client().response(to: request, lifetime: .process, decoding: .data) }
+          guard case .transport? = error else { exit(1) }
+        }
+      }
+    }
   #endif
 
   @Test(arguments: [
