@@ -50,19 +50,57 @@ private func blockOn(_ operation: OwnedOperation) { operation.waitUntilFinished(
     var host: Host? = Host { thread.write(pthread_equal(pthread_self(), here) != 0) }
     let lifetime = try #require(host?.lifetimeToken.lifetime)
     let hold = OwnerHold.of(try #require(host), lifetime)
-    guard case .begins(let body) = hold.begin(endsHere: true) else {
-      Issue.record("somebody else holds it")
+    guard case .begins(let body) = hold.begin() else {
+      Issue.record("nobody else holds it")
       return
     }
+    let block = PendingBlock(lifetime, hold, at: .actor(WeakActor(Main.shared))) { _ in }
     host = nil
     DeferredReleases.add(Stopper(gate))
     #expect(gate.hasBegun())
-    guard case .heldBack = hold.begin(endsHere: true) else {
-      Issue.record("only the body holds it")
-      return
-    }
+    block.run()
     hold.end(body)
     #expect(thread.entries == [true])
+  }
+
+  @globalActor private actor Main { static let shared = Main() }
+
+  /// The last body lets go while a block looks who holds the owner. So the block's look is the last, and what the deinit waits for is the
+  /// block's own.
+  @Test func theDeinitOfAnOwnerMayWaitForTheBlockThatIsHeldBack() throws {
+    let group = DispatchGroup()
+    let done = DispatchSemaphore(value: 0)
+    var host: Host? = Host {
+      group.wait()
+      done.signal()
+    }
+    let lifetime = try #require(host?.lifetimeToken.lifetime)
+    let hold = OwnerHold.of(try #require(host), lifetime)
+    guard case .begins(let body) = hold.begin() else {
+      Issue.record("nobody else holds it")
+      return
+    }
+    let queue = DispatchQueue(label: "held back")
+    /// The block is the only one to have what is in the group.
+    func makeBlock() -> PendingBlock {
+      let captured = GroupedBody<@Sendable () -> Void>({}, in: group)
+      let place = DispatchPlace(queue: queue, qos: .unspecified, flags: [])
+      return PendingBlock(lifetime, hold, at: .queue(place)) { _ in withExtendedLifetime(captured) {} }
+    }
+    let block = makeBlock()
+    host = nil
+    // The beginning of another block, which has just looked.
+    var other: Retained<AnyObject>?
+    guard case .heldBack = hold.begin(&other) else {
+      Issue.record("somebody else holds it")
+      return
+    }
+    queue.async { block.run() }
+    queue.sync {}
+    hold.end(body)
+    let last = other
+    queue.async { if let last { hold.end(last) } }
+    #expect(done.waitUntilSignalled())
   }
 
   /// A lifetime may end between the look at it and the block's joining it.

@@ -166,33 +166,61 @@ import Testing
     #expect(try await server.tell(.count, of: "batch-frees-next") == 0)
   }
 
-  /// What the batch waited for it has. The rest comes under the lifetime.
-  @Test func whatABatchHasShownIsRefreshedThoughAnotherFails() async throws {
-    let interceptor = Unwilling()
+  /// A client whose cache has the answer to the request, and a batch of it and another, when the batch has the former. The turn of the host
+  /// is somebody else's.
+  private func shownBatch(_ id: String, _ path: String, beside other: String, _ interceptor: Unwilling) async throws -> (
+    client: RequestClient, batch: Task<RequestError?, Never>
+  ) {
     let client = RequestClient(
       baseURL: server.base, configuration: .ephemeral, cache: try ResponseCache(directory: nil, memoryLimit: 1_000_000, diskLimit: 0))
     client.interceptors = [interceptor]
     client.maxConcurrentRequestsPerHost = 1
-    var shown = Request(.get, "echo?id=batch-shown")
+    var shown = Request(.get, path)
     shown.cache = .cachedThenFresh
     _ = try await client.response(to: shown, lifetime: lifetime, decoding: .data)
-    let turn = client.send(Request(.get, "held?id=batch-shown-turn"), lifetime: .process, decoding: .data) { _ in }
-    try await server.reaches(.open, of: "batch-shown-turn", 1)
-    let requests = [shown, Request(.get, "echo?refused")]
-    let batch = Task { await failure { _ = try await client.responses(to: requests, lifetime: .process, decoding: .data) } }
-    #expect(try await soon { client.hub.limits.waitingCount == 1 })
+    client.send(Request(.get, "held?id=\(id)-turn"), lifetime: .process, decoding: .data) { _ in }
+    try await server.reaches(.open, of: "\(id)-turn", 1)
+    let requests = [shown, Request(.get, other)]
+    // It runs what the answers have resumed; they have when the request is in line.
+    let queue = OwnerScopedQueue(name: id)
+    let batch = Task(executorPreference: queue) {
+      await failure { _ = try await client.responses(to: requests, lifetime: .process, decoding: .data) }
+    }
+    #expect(try await soon { client.hub.limits.waitingCount == 1 && queue.statistics.pending + queue.statistics.executing == 0 })
+    return (client, batch)
+  }
+
+  private func count(_ id: String, reaches count: Int) async throws -> Bool {
+    let deadline = ContinuousClock.now + .seconds(10)
+    while try await server.tell(.count, of: id) < count, ContinuousClock.now < deadline {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    return try await server.tell(.count, of: id) == count
+  }
+
+  /// What the batch waited for it has. The rest comes under the lifetime.
+  @Test func whatABatchHasShownIsRefreshedThoughAnotherFails() async throws {
+    let interceptor = Unwilling()
+    let (_, batch) = try await shownBatch("batch-shown", "echo?id=batch-shown", beside: "echo?refused", interceptor)
     interceptor.failure.open()
     guard case .interceptor(is Unwilling.Refusal)? = await batch.value else {
       Issue.record("\(String(describing: await batch.value))")
       return
     }
     try await server.release("batch-shown-turn")
-    _ = try await turn.value
-    let deadline = ContinuousClock.now + .seconds(10)
-    while try await server.tell(.count, of: "batch-shown") < 2, ContinuousClock.now < deadline {
-      try await Task.sleep(for: .milliseconds(5))
-    }
-    #expect(try await server.tell(.count, of: "batch-shown") == 2)
+    #expect(try await count("batch-shown", reaches: 2))
+  }
+
+  /// And what comes of the rest is nothing to the batch.
+  @Test func aBatchGoesOnThoughWhatItHasShownCannotBeRefreshed() async throws {
+    let (path, interceptor) = ("failing?id=batch-stale", Unwilling())
+    let (client, batch) = try await shownBatch("batch-stale", path, beside: "echo?id=batch-stale-next", interceptor)
+    interceptor.line.open()
+    #expect(try await soon { client.hub.limits.waitingCount == 2 })
+    try await server.release("batch-stale-turn")
+    let error = await batch.value
+    #expect(error == nil)
+    #expect(try await server.tell(.count, of: "batch-stale-next") == 1)
   }
 
   @Test func nothingBeginsOfABatchWhoseTaskIsBeingCancelled() async throws {

@@ -59,28 +59,72 @@ import Testing
     #expect(cache.response(for: try key(9)) == (try entry(9, 10_000)))
   }
 
+  /// Holds each write until the test lets it go on.
+  private final class Disk: Sendable {
+    let writes = Journal<Int>()
+    private let gates = [Gate(), Gate(), Gate(), Gate()]
+
+    func write() {
+      let number = writes.entries.count
+      writes.write(number)
+      gates[number].wait()
+    }
+
+    func pass(_ number: Int) { gates[number].open() }
+
+    /// Returns when a write of that number is under way.
+    func reaches(_ number: Int) async throws -> Bool { try await soon { self.writes.entries.count == number + 1 } }
+  }
+
+  private func cache(on disk: Disk) throws -> ResponseCache {
+    try ResponseCache(
+      directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000, leastPendingLimit: 64_000, willWrite: { disk.write() })
+  }
+
+  private func stored(_ number: Int) throws -> CachedResponse? {
+    try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000).response(for: try key(number))
+  }
+
   /// Who waits for an entry to be written finds it, or what has replaced it meanwhile.
   @Test func whatIsReplacedWhileItWaitsIsWrittenBeforeAFlushReturns() async throws {
-    let isWriting = Journal<Int>()
-    let gate = Gate()
-    let cache = try ResponseCache(
-      directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000, leastPendingLimit: 64_000,
-      willWrite: {
-        isWriting.write(1)
-        gate.wait()
-      })
-    defer { gate.open() }
+    let disk = Disk()
+    let cache = try cache(on: disk)
     cache.store(try entry(1, 10), for: try key(1))
-    #expect(try await soon { isWriting.entries == [1] })
+    #expect(try await disk.reaches(0))
     cache.store(try entry(2, 10), for: try key(2))
-    let flush = Task { try await cache.flush() }
+    let flushed = Journal<Int>()
+    let flush = Task {
+      try await cache.flush()
+      flushed.write(1)
+    }
     #expect(try await soon { cache.flushCount == 1 })
     cache.store(try entry(3, 10), for: try key(2))
-    // Written before the flush has its turn, and replaced once more.
-    gate.open()
+    disk.pass(0)
+    #expect(try await disk.reaches(1))
+    #expect(flushed.entries.isEmpty)
+    disk.pass(1)
     try await flush.value
-    let later = try ResponseCache(directory: directory.url, memoryLimit: 0, diskLimit: 1_000_000_000)
-    #expect(later.response(for: try key(2)) == (try entry(3, 10)))
+    #expect(try stored(2) == (try entry(3, 10)))
+  }
+
+  /// Nor does one that comes anew all the time hold up a flush, or what was stored after it.
+  @Test func whatIsReplacedWhileItIsWrittenWaitsBehindOthers() async throws {
+    let disk = Disk()
+    let cache = try cache(on: disk)
+    cache.store(try entry(1, 10), for: try key(1))
+    #expect(try await disk.reaches(0))
+    cache.store(try entry(2, 10), for: try key(2))
+    cache.store(try entry(3, 10), for: try key(1))
+    disk.pass(0)
+    #expect(try await disk.reaches(1))
+    #expect(try stored(1) == (try entry(1, 10)))
+    let flush = Task { try await cache.flush() }
+    disk.pass(1)
+    #expect(try await disk.reaches(2))
+    #expect(try stored(2) == (try entry(2, 10)))
+    disk.pass(2)
+    try await flush.value
+    #expect(try stored(1) == (try entry(3, 10)))
   }
 
   @Test func oneThatIsLargerThanTheLimitIsWrittenAlone() async throws {

@@ -73,18 +73,22 @@ final class PendingBlock: LifetimeMember, HeldBackWork {
     guard lifetime.isAlive || Mutation.blockSkipsTheLifetime.isOn else { return releaseBody() }
     switch runBody() {
     case .over: return
-    case .heldBack(let hold):
+    case .heldBack(let hold, let object):
       isClaimed.store(false, ordering: .releasing)
       hold.keep(self)
+      if !lifetime.isAlive, !Mutation.heldBackBlockMissesTheEnd.isOn { lifetimeDidEnd() }
+      if let object { hold.end(object) }
     }
-    if !lifetime.isAlive, !Mutation.heldBackBlockMissesTheEnd.isOn { lifetimeDidEnd() }
   }
 
   /// Work of the owner was added, which may be held back.
   func wasSubmitted() { owner?.hold.lookAgainIfHeldBack() }
 
-  /// Has the queue come to the block again.
-  func ownerWasDecided() { submitAgain() }
+  /// Has the queue come to the block again. If the owner has gone, or is about to, the queue isn't waited for: the owner's deinit may be
+  /// what it runs.
+  func ownerWasDecided() {
+    if owner?.hold.isObjectAlive ?? true { submitAgain() } else { lifetimeDidEnd() }
+  }
 
   func lifetimeDidEnd() {
     if claim() { releaseBody() }
@@ -98,8 +102,9 @@ final class PendingBlock: LifetimeMember, HeldBackWork {
 
   private enum Turn {
     case over
-    /// Nothing was done, because only bodies hold the owner, or a block that was held back comes before this one.
-    case heldBack(OwnerHold)
+    /// Nothing was done, because only bodies hold the owner, or a block that was held back comes before this one. With the owner, if it is
+    /// still to be let go of.
+    case heldBack(OwnerHold, Retained<AnyObject>?)
   }
 
   /// Takes the body out, calls it if there is an owner to give to it, and lets go of it. Not after `releaseBody`.
@@ -108,26 +113,27 @@ final class PendingBlock: LifetimeMember, HeldBackWork {
       if case .ofLifetime(let body)? = claimed.value.body.take() { body() }
       return .over
     }
-    if case .queue(let place) = place, hold.mustGoBehind(self, on: place.queueIdentity) { return holdBack(hold) }
-    switch hold.begin(endsHere: true) {
+    if case .queue(let place) = place, hold.mustGoBehind(self, on: place.queueIdentity) { return holdBack(hold, nil) }
+    var held: Retained<AnyObject>?
+    switch hold.begin(&held) {
     case .begins(let object):
       leaveLine()
       if case .ofOwner(let body)? = claimed.value.body.take() { hold.call(body, with: object) }
       hold.end(object)
       return .over
-    case .heldBack: return holdBack(hold)
+    case .heldBack: return holdBack(hold, held)
     case .gone:
       releaseBody()
       return .over
     }
   }
 
-  private func holdBack(_ hold: OwnerHold) -> Turn {
+  private func holdBack(_ hold: OwnerHold, _ object: Retained<AnyObject>?) -> Turn {
     if case .queue(let place)? = owner?.place, !claimed.value.isDisplaced {
       hold.displace(self, on: place.queueIdentity)
       claimed.value.isDisplaced = true
     }
-    return .heldBack(hold)
+    return .heldBack(hold, object)
   }
 
   private func leaveLine() {

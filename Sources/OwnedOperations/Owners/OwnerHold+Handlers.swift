@@ -13,15 +13,18 @@ extension OwnerHold {
   }
 
   /// Calls a handler that is a piece of work, which is to be over before the object goes, under the same conditions.
-  /// - Parameter held: is set to what keeps the object, and counts it as held by a body. Nil if the handler isn't called.
+  /// - Parameter held: is set to what keeps the object, and counts it as held by a body. Nil if the object has gone.
   func callHandler(if mayBegin: () -> Bool, holding held: inout AnyObject?, _ handler: (AnyObject) -> Void) -> Bool {
     callHandler(if: mayBegin, handler) { held = BodyReference(self, $0) }
   }
 
   private func callHandler(if mayBegin: () -> Bool, _ handler: (AnyObject) -> Void, atEnd: (Retained<AnyObject>) -> Void) -> Bool {
-    switch begin() {
+    var held: Retained<AnyObject>?
+    switch begin(&held) {
     case .gone: return false
-    case .heldBack: return true
+    case .heldBack:
+      if let held { atEnd(held) }
+      return true
     case .begins(let object):
       if mayBegin() {
         OwnerBodyFrame.run(for: self) { object.with { handler($0) } }

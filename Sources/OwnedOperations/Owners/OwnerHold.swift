@@ -116,12 +116,20 @@ final class OwnerHold: Sendable {
   }
 
   /// Whether a body may begin. The object is retained for it then.
-  /// - Parameter endsHere: whether the object goes on this thread if it turns out that nobody else has held it any more. It may have to:
-  ///   that of the main actor, of another actor. Else it goes in the background, for those who have the next piece of work in hand.
-  func begin(endsHere: Bool = false) -> Beginning {
+  func begin() -> Beginning {
+    var held: Retained<AnyObject>?
+    let beginning = begin(&held)
+    if let held { endInBackground(held) }
+    return beginning
+  }
+
+  /// The same for where the object may have to go on this thread: that of the main actor, of another actor.
+  /// - Parameter held: the object, if work is held back. To be given to `end`, as the last of all: should nobody else hold it any more, its
+  ///   deinit runs there, and may wait for the work and what that has captured.
+  func begin(_ held: inout Retained<AnyObject>?) -> Beginning {
     guard let object = retain() else { return .gone }
     guard mayBegin(object) else {
-      if endsHere { end(object) } else { endInBackground(object) }
+      held = object
       return .heldBack
     }
     return .begins(object)

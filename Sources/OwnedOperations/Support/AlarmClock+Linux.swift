@@ -84,12 +84,7 @@
 
     func set(_ alarm: Alarm, to time: UInt64) { perform(state.withLock { $0.set(alarm, to: time) }) }
 
-    func cancel(_ alarm: Alarm) {
-      state.withLock { state in
-        alarm.isCancelled = true
-        state.line.remove(alarm)
-      }
-    }
+    func cancel(_ alarm: Alarm) { perform(state.withLock { $0.cancel(alarm) }) }
 
     /// For tests: until when the hand sleeps; nil if there is none that does.
     var sleepsUntil: UInt64? { state.withLock { $0.hand.flatMap { $0.sleepsUntil == 0 ? nil : $0.sleepsUntil } } }
@@ -162,7 +157,22 @@
       mutating func set(_ alarm: Alarm, to time: UInt64) -> Due {
         guard !alarm.isCancelled else { return Due() }
         alarm.time = time
-        return alarm.isRinging ? Due() : put(alarm)
+        if alarm.isRinging { return Due() }
+        return time == .max ? takeOut(alarm) : put(alarm)
+      }
+
+      mutating func cancel(_ alarm: Alarm) -> Due {
+        alarm.isCancelled = true
+        return takeOut(alarm)
+      }
+
+      /// Nobody sleeps for what isn't there any more: who finds nothing leaves before long.
+      private mutating func takeOut(_ alarm: Alarm) -> Due {
+        let wasFirst = line.first === alarm
+        line.remove(alarm)
+        guard wasFirst, line.first == nil, let hand, hand.sleepsUntil != 0 else { return Due() }
+        hand.sleepsUntil = 0
+        return Due(wokenHand: hand)
       }
 
       private mutating func put(_ alarm: Alarm) -> Due {
@@ -268,7 +278,7 @@
           guardTime = .max
         }
         guard let hand, hand.ringsSince != nil, time != .max else {
-          guardTime = .max  // no longer; the hand decides anew before it rings
+          disarm()  // no longer; the hand decides anew before it rings
           return Due()
         }
         guard isThere, now < time else { return guardRing(of: hand, now: now) }

@@ -13,7 +13,8 @@ final class SharedOwnerBody: WorkRecord {
   func begin(_ piece: UInt32, at index: Int, on worker: AnyObject) {
     let worker = Worker.of(worker)
     guard mayStart(worker) else { return worker.end(index, .skipped) }
-    switch hold.begin() {
+    var held: Retained<AnyObject>?
+    switch hold.begin(&held) {
     case .begins(let owner):
       // Asked again, last, as for any job: to find out who holds the owner may take a while.
       guard mayStart(worker) else {
@@ -24,7 +25,9 @@ final class SharedOwnerBody: WorkRecord {
       hold.call(body, with: owner)
       worker.end(index, .succeeded)
       hold.end(owner)
-    case .heldBack: worker.holdBack(.record(self, piece), at: index, until: hold)
+    case .heldBack:
+      worker.holdBack(.record(self, piece), at: index, until: hold)
+      if let held { hold.end(held) }
     case .gone: worker.end(index, .skipped)
     }
   }

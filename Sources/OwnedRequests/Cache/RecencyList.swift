@@ -46,6 +46,15 @@ struct RecencyList<Key: Hashable, Value> {
     return former
   }
 
+  /// The value takes the place of the one that the key has; nil if it has none.
+  mutating func replace(_ value: Value, for key: Key, weight: Int) -> Value? {
+    guard let place = places[key], let node = nodes[place] else { return nil }
+    nodes[place]?.value = value
+    nodes[place]?.weight = weight
+    self.weight += weight - node.weight
+    return node.value
+  }
+
   @discardableResult
   mutating func remove(_ key: Key) -> Value? {
     guard let place = places.removeValue(forKey: key), let node = nodes[place] else { return nil }

@@ -57,7 +57,7 @@ public final class ResponseCache: Sendable {
   private struct Pending {
     var entry: CachedResponse
     var number: Int
-    /// That of the first entry for the key which has not reached its file, nor this one's instead.
+    /// The list is in this order: the number of the first entry for the key that has not reached its file, nor this one instead.
     var since: Int
   }
 
@@ -156,7 +156,7 @@ public final class ResponseCache: Sendable {
     return readers.removals != begin.removals
   }
 
-  /// For tests.
+  /// For tests: how many have been in line.
   var flushCount: Int { state.withLock { $0.flushes } }
 
   /// Counts the calls of `removeAll()`.
@@ -171,9 +171,12 @@ public final class ResponseCache: Sendable {
       keep(entry, for: key, in: &state, removed: &removed)
       guard let directory else { return false }
       state.removals[key] = nil
-      let since = state.pending.value(for: key)?.since ?? state.number
-      if let former = state.pending.insert(Pending(entry: entry, number: state.number, since: since), for: key, weight: entry.weight) {
+      if let former = state.pending.value(for: key) {
+        let next = Pending(entry: entry, number: state.number, since: former.since)
+        _ = state.pending.replace(next, for: key, weight: entry.weight)
         removed.append(former.entry)
+      } else {
+        state.pending.insert(Pending(entry: entry, number: state.number, since: state.number), for: key, weight: entry.weight)
       }
       while state.pending.weight > pendingLimit, state.pending.count > 1, let oldest = state.pending.removeOldest() {
         removed.append(oldest.value.entry)
@@ -241,7 +244,8 @@ public final class ResponseCache: Sendable {
           if present.number == change.number {
             former = state.pending.remove(change.key)
           } else if change.entry != nil {
-            let next = Pending(entry: present.entry, number: present.number, since: present.number)
+            // As if it were stored just now: it waits behind all others.
+            let next = Pending(entry: present.entry, number: present.number, since: state.number)
             state.pending.insert(next, for: change.key, weight: next.entry.weight)
           }
         }
@@ -253,12 +257,8 @@ public final class ResponseCache: Sendable {
 
   private static func next(upTo last: Int, in state: State) -> FileChange? {
     if let (key, number) = state.removals.first(where: { $0.value <= last }) { return FileChange(key: key, number: number) }
-    guard let (key, pending) = state.pending.first, pending.number <= last else { return nil }
+    guard let (key, pending) = state.pending.first, pending.since <= last else { return nil }
     return FileChange(key: key, entry: pending.entry, number: pending.number)
-  }
-
-  private static func owes(upTo last: Int, _ state: State) -> Bool {
-    state.pending.entries.contains { $0.value.since <= last } || state.removals.values.contains { $0 <= last }
   }
 
   /// Under the lock.
@@ -278,18 +278,13 @@ public final class ResponseCache: Sendable {
   ///   waiting than is kept. Such entries are in memory alone, if they fit.
   /// - Complexity: linear in what has yet to be written.
   public func flush() async throws {
-    let last = state.withLock { state in
-      state.flushes += 1
-      return state.number
-    }
     await withCheckedContinuation { continuation in
       writes.async { [state, directory] in
-        if let directory {
-          // What replaces an entry meanwhile has a later number.
-          while state.withLock({ Self.owes(upTo: last, $0) }) { Self.write(upTo: state.withLock { $0.number }, state, directory) }
-        }
+        // What has come since the call is written, too: it may have come in the place of what was there.
+        if let directory { Self.write(upTo: state.withLock { $0.number }, state, directory) }
         continuation.resume()
       }
+      state.withLock { $0.flushes += 1 }
     }
     let failure = state.withLock { state in
       defer { state.failure = nil }

@@ -195,17 +195,19 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
   private func complete(_ outcome: RunOutcome) {
     let result = decode(outcome)
     var former: Outcome?
-    record.withLock { record in
-      guard !record.isSettled else { return }
+    // What the cache has shown has answered its batch, which goes on whatever becomes of the rest.
+    let answersBatch = record.withLock { record in
+      guard !record.isSettled else { return false }
       record.head = outcome.head
       former = record.result
       record.result = result
+      return record.preview == nil
     }
     withExtendedLifetime(former) {}
     switch result {
     case .success: finish()
     case .failure(let error):
-      batch?.end()
+      if answersBatch { batch?.end() }
       finish(throwing: error)
     }
     // If it was cancelled first, `didCancel` settles.

@@ -57,8 +57,9 @@ final class RequestRun: Sendable {
     var openTimer: OneShotTimer?
     /// The disk is asked about the file that is being sent.
     var looksAtFile = false
-    /// The last look found that nothing more comes of it. A second is needed: it may be about to be written anew.
-    var missesFile = false
+    /// When a look found that nothing more comes of it, if nothing has been sent since. A second one is needed, a while later: it may be
+    /// about to be written anew.
+    var missesFileSince: ContinuousClock.Instant?
 
     /// How often it is looked whether there is still something to come of a file that is being sent. Where it has become shorter, a session
     /// on Linux waits for the rest, and keeps a processor busy; see `BodyFile` for more.
@@ -232,7 +233,7 @@ final class RequestRun: Sendable {
       case .adapting, .transferring, .over: return nil
       }
       state.attempt += 1
-      state.missesFile = false
+      state.missesFileSince = nil
       state.lastByte = .now
       former = state.phase
       state.phase = .adapting(nil)
@@ -245,7 +246,10 @@ final class RequestRun: Sendable {
     let task = Task { [self] in
       do throws(RequestError) {
         var urlRequest = prepared.urlRequest
-        for interceptor in interceptors { urlRequest = try await adapt(urlRequest, interceptor) }
+        for interceptor in interceptors {
+          guard isWanted else { return }
+          urlRequest = try await adapt(urlRequest, interceptor)
+        }
         urlRequest.httpBody = prepared.urlRequest.httpBody
         try Request.check(urlRequest, with: prepared.body)
         let outgoing = Outgoing(urlRequest: urlRequest, body: prepared.body)
@@ -257,9 +261,9 @@ final class RequestRun: Sendable {
     keep(task, attempt)
   }
 
-  /// Whatever it throws is its own: an error of a request that it has sent, too. Not asked about what is over.
+  /// Whatever it throws is its own: an error of a request that it has sent, too. Not asked about what is over,
+  /// or unwanted: the cancellation is on its way.
   private func adapt(_ urlRequest: URLRequest, _ interceptor: any RequestInterceptor) async throws(RequestError) -> URLRequest {
-    guard isWanted else { throw .cancelled(.requested) }
     do { return try await interceptor.adapt(urlRequest) } catch { throw .interceptor(error) }
   }
 
@@ -343,7 +347,8 @@ final class RequestRun: Sendable {
     guard !interceptors.isEmpty else { return follow(.asUsual, outcome, after: error, attempt) }
     let task = Task { [self] in
       var decision = RetryDecision.asUsual
-      for interceptor in interceptors where decision == .asUsual && isWanted {
+      for interceptor in interceptors where decision == .asUsual {
+        guard isWanted else { return }
         decision = await interceptor.decision(after: error, head: outcome.head, attempt: attempt)
       }
       inBackground { [decision] in self.follow(decision, outcome, after: error, attempt) }
@@ -408,6 +413,7 @@ final class RequestRun: Sendable {
     let isStreamed = isStreamed
     state.withLock { state in
       state.lastByte = .now
+      state.missesFileSince = nil
       guard state.totalTimer == nil, state.idleTimer == nil else { return }
       if case .over = state.phase { return }
       if let limit {
@@ -459,8 +465,13 @@ final class RequestRun: Sendable {
     let isSure = state.withLock { state in
       state.looksAtFile = false
       guard state.attempt == attempt, case .transferring = state.phase else { return false }
-      defer { state.missesFile = failure != nil }
-      return state.missesFile
+      guard failure != nil else {
+        state.missesFileSince = nil
+        return false
+      }
+      let since = state.missesFileSince ?? .now
+      state.missesFileSince = since
+      return ContinuousClock.now - since >= State.fileInterval / 2
     }
     if let failure, isSure { timeOut(failure) }
   }
@@ -477,6 +488,7 @@ extension RequestRun: TransferSubscriber {
     let report = state.withLock { state in
       guard case .transferring = state.phase, state.attempt == attempt else { return nil as (@Sendable (TransferProgress) -> Void)? }
       state.lastByte = .now
+      state.missesFileSince = nil
       return state.progress
     }
     report?(progress)

@@ -1,5 +1,4 @@
 import Foundation
-import OwnedOperations
 
 /// Closes files on no thread of the caller's: that of somebody who has ended a download, and must not wait for the disk.
 ///
@@ -12,12 +11,10 @@ final class DownloadClosings: Sendable {
   }()
 
   private let group = DispatchGroup()
+  /// One of its own: the disk that holds them up is to hold up nothing else, nor decoders that block the files.
+  private let queue = DispatchQueue(label: "OwnedRequests.closings", qos: .userInitiated)
 
   func perform(_ close: @escaping @Sendable () -> Void) {
-    group.enter()
-    DeferredCalls.add { [group] in
-      close()
-      group.leave()
-    }
+    queue.async(group: group, execute: close)
   }
 }

@@ -137,7 +137,9 @@ final class DownloadFile: Sendable {
   /// - Returns: false if another download writes there.
   func acquire() throws(RequestError) -> Bool {
     try expectation.check()
-    guard target.isFileURL else { throw .invalidParameters("target: \(AddressText.shown(target)) is not the URL of a file") }
+    guard target.isFileURL, target.path.hasPrefix("/") else {
+      throw .invalidParameters("target: \(AddressText.shown(target)) is not the URL of a file with an absolute path")
+    }
     var isDirectory: ObjCBool = false
     if FileManager.default.fileExists(atPath: target.path, isDirectory: &isDirectory), isDirectory.boolValue {
       throw .invalidParameters("target: \(target.path) is a directory")
@@ -170,6 +172,8 @@ final class DownloadFile: Sendable {
       // Others may write there, too. What is sent along must not bring lines of theirs.
       if let validator = info?.validator, HeaderFields.complaint(about: "If-Range", value: validator) != nil { info = nil }
     } catch {
+      // What was known may be of another part by now.
+      (state.info, state.hasher) = (nil, nil)
       rest(&state)
       throw error
     }

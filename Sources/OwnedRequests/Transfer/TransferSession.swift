@@ -257,12 +257,19 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
     completionHandler(.allow)
   }
 
+  /// Where characters aren't single code units, Foundation on Linux takes the one count for the other, and stops the process. Cookies with
+  /// such characters are left out.
+  private static func cookies(in fields: String, of url: URL) -> [HTTPCookie] {
+    let stop: Character = "\u{FFFD}"
+    let plain = String(fields.map { $0.utf16.count == 1 ? $0 : stop })
+    let found = HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": plain], for: url)
+    return found.filter { cookie in ![cookie.name, cookie.value, cookie.path, cookie.domain].contains { $0.contains(stop) } }
+  }
+
   /// Cookies first: what follows from the head, such as the next request of a redirect, is sent with them.
   private func take(_ head: ResponseHead, of sessionTask: SessionTask) {
-    // Where characters aren't code units, Foundation on Linux takes the one count for the other, and stops the process. Cookies are ASCII.
-    if let cookies, let fields = head.headers["Set-Cookie"], fields.utf16.count == fields.count {
-      let brought = HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": fields], for: head.url)
-      cookies.setCookies(brought, for: head.url, mainDocumentURL: nil)
+    if let cookies, let fields = head.headers["Set-Cookie"] {
+      cookies.setCookies(Self.cookies(in: fields, of: head.url), for: head.url, mainDocumentURL: nil)
     }
     sessionTask.takeHead(head)
   }

@@ -64,7 +64,11 @@ enum RequestBody: Sendable {
   }
 
   var isNone: Bool {
-    if case .none = self { true } else { false }
+    switch self {
+    case .none: true
+    case .data(let data): data.isEmpty
+    case .file, .form: false
+    }
   }
 
   /// Whether it has to be laid out before it is sent.

@@ -10,7 +10,7 @@ import Foundation
 /// ```
 public struct ResponseDecoder<Value: Sendable>: Sendable {
   let decode: @Sendable (Data, ResponseHead) throws -> Value
-  /// Whether it is one of ours, which waits for nothing.
+  /// Whether it is one of ours, which waits for nothing, unless what is decoded does by itself.
   let isQuick: Bool
 
   /// Makes a decoder from a closure. What it throws becomes ``RequestError/decoding(_:body:)``.
