@@ -260,10 +260,10 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
   /// Where characters aren't single code units, Foundation on Linux takes the one count for the other, and stops the process. Cookies with
   /// such characters are left out.
   private static func cookies(in fields: String, of url: URL) -> [HTTPCookie] {
-    let stop: Character = "\u{FFFD}"
-    let plain = String(fields.map { $0.utf16.count == 1 ? $0 : stop })
+    let mark = "_7f3a9c_"  // of characters that names may have, so that the field is taken apart as it is
+    let plain = fields.map { $0.utf16.count == 1 ? String($0) : mark }.joined()
     let found = HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": plain], for: url)
-    return found.filter { cookie in ![cookie.name, cookie.value, cookie.path, cookie.domain].contains { $0.contains(stop) } }
+    return found.filter { cookie in ![cookie.name, cookie.value, cookie.path, cookie.domain].contains { $0.contains(mark) } }
   }
 
   /// Cookies first: what follows from the head, such as the next request of a redirect, is sent with them.
