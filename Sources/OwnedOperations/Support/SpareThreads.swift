@@ -1,3 +1,5 @@
+import Dispatch
+
 /// Threads that are nobody's but ours. GCD's can all be blocked by others, and then nothing that needs one of them goes on.
 ///
 /// - A thread that has run its body parks. At most `most` are parked; one more ends.
@@ -47,7 +49,8 @@ final class SpareThreads: Sendable {
       thread.semaphore.signal()
       if Mutation.parkedThreadIsCalledTooEarly.isOn { state.withLock { _ in thread.work = Work(run: body) } }
     } else if !start(body) {
-      ThreadStart.onPool(qos: .userInitiated, body)
+      // By way of a queue of its own, which GCD gives a thread even while all of the pool's are blocked.
+      ThreadStart.on(DispatchQueue(label: "OwnedOperations.spare", qos: .userInitiated)) { body() }
     }
   }
 
