@@ -35,6 +35,30 @@ import Testing
     return operation
   }
 
+  /// Says yes to every second question at first.
+  private final class Fickle: Operation, @unchecked Sendable {  // stores constants only
+    let questions = Counter()
+    let ran = DispatchSemaphore(value: 0)
+
+    override var isReady: Bool {
+      questions.add()
+      let count = questions.value
+      return super.isReady && (count > 12 || count % 2 == 0)
+    }
+
+    override func main() { ran.signal() }
+  }
+
+  /// Foundation would stop the process.
+  @Test func oneThatTakesBackItsYesIsNotStarted() {
+    let queue = OwnerScopedQueue()
+    let operation = Fickle()
+    queue.addOperation(operation)
+    #expect(operation.ran.waitUntilSignalled())
+    #expect(operation.questions.value > 12)
+    #expect(queue.becomesIdle())
+  }
+
   @Test func answerThatBlocksHoldsUpNoOtherQueue() throws {
     let (queue, later, earlier) = (OwnerScopedQueue(), OwnerScopedQueue(), OwnerScopedQueue())
     let (first, second) = (GatedPlain(), GatedPlain())
