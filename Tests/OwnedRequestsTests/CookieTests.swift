@@ -53,6 +53,14 @@ import Testing
     #expect(try await sentCookies(client) == ["one=1", "two=2"])
   }
 
+  /// Characters that join with what takes the place of others.
+  @Test(arguments: ["Set-Cookie: \u{E0001}\u{301}=", "Set-Cookie: \u{600}\u{E0001}="])
+  func noneIsTakenFromSuchAField(line: String) async throws {
+    let client = client()
+    _ = try await client.response(to: answer(["Set-Cookie: one=1", line]), lifetime: .process, decoding: .empty)
+    #expect(try await sentCookies(client).isEmpty)
+  }
+
   @Test func whatARedirectBringsIsSentWithTheNextRequest() async throws {
     let client = client()
     let redirect = answer(["Set-Cookie: moved=1", "Location: /echo"], status: "302 Found")

@@ -121,9 +121,19 @@ import Testing
     try await expectFailure("upload-shorter", length: Self.length, changedTo: 1)
   }
 
-  @Test func aFileThatBecomesLongerWhileItIsSentIsNamed() async throws {
-    // It is sent in pieces, of which none ends where the file ended.
-    try await expectFailure("upload-longer", length: Self.length + 1, changedTo: Self.length + (1 << 20))
+  /// It is sent in pieces, of which none ends where the file ended.
+  ///
+  /// In a process of its own: on Linux the session may have begun to read more of the file when the upload ends, and stop the process
+  /// when that is there (Swift 6.3). Nothing else is excused.
+  @Test func aFileThatBecomesLongerWhileItIsSentIsNamed() async {
+    await withKnownIssue("URLSession on Linux may stop the process", isIntermittent: true) {
+      await #expect(processExitsWith: .success) {
+        let tests = try UploadLimitTests()
+        try await tests.expectFailure("upload-longer", length: UploadLimitTests.length + 1, changedTo: UploadLimitTests.length + (1 << 20))
+      }
+    } matching: { issue in
+      "\(issue)".contains(".signal(")
+    }
   }
 
   private func reason(_ file: BodyFile, after sent: Int64) -> String? {

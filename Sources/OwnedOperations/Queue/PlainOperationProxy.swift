@@ -55,24 +55,11 @@ final class PlainOperationProxy: OwnedOperation, @unchecked Sendable {  // store
     return true
   }
 
-  override func perform() throws { startWhenReady() }
-
-  private static let pause = 50
-
-  /// Foundation asks once more in `start()`, as for any operation that is in no queue of its own, and stops the process if the answer is
-  /// no. So one that takes back its yes isn't started, but asked again from time to time. Its place in the queue it keeps meanwhile.
-  private func startWhenReady() {
-    guard operation.isReady, operation.isReady else {
-      // On a queue of its own: an answer may take its time.
-      Uptime.call(after: .milliseconds(Self.pause), on: DispatchQueue(label: "OwnedOperations.readiness")) { [self] in startWhenReady() }
-      return
-    }
-    start(operation)
-  }
-
-  private func start(_ operation: Operation) {
+  override func perform() throws {
+    // By itself, or started by somebody else, since it was asked.
+    if operation.isFinished { return plainOperationDidFinish() }
     let wasCancelled = operation.isCancelled
-    operation.start()
+    if !operation.isExecuting { operation.start() }
     if operation.isFinished {
       hasRunToItsEnd = !wasCancelled
       plainOperationDidFinish()

@@ -14,7 +14,7 @@ extension QueueCore {
   /// On a worker: starts the operation whose turn it is.
   func run(_ operation: OwnedOperation, at level: Int) {
     guard operation.state != .finished, isCurrent(operation, at: level) else { return }
-    guard !operation.mayHaveCondition || !operation.isReadyByDependencies || operation.answersReady else {
+    guard !operation.mayHaveCondition || !operation.isReadyByDependencies || saysYes(operation) else {
       holdBack(operation, at: level)
       return
     }
@@ -25,6 +25,12 @@ extension QueueCore {
     } else if operation.isExecuting {
       detach(operation)
     }
+  }
+
+  /// A plain operation is asked twice: Foundation asks once more in `start()`, as for any that is in no queue of its own, and stops the
+  /// process if the answer is no.
+  private func saysYes(_ operation: OwnedOperation) -> Bool {
+    operation.answersReady && (!operation.isToldOfNothing || operation.answersReady)
   }
 
   private func start(_ operation: OwnedOperation, with qualityOfService: QualityOfService) -> Bool {

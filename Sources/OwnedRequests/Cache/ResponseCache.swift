@@ -175,6 +175,11 @@ public final class ResponseCache: Sendable {
         let next = Pending(entry: entry, number: state.number, since: former.since)
         _ = state.pending.replace(next, for: key, weight: entry.weight)
         removed.append(former.entry)
+        // Where some have to go, it is the newest.
+        if state.pending.weight > pendingLimit {
+          let last = Pending(entry: entry, number: state.number, since: state.number)
+          state.pending.insert(last, for: key, weight: entry.weight)
+        }
       } else {
         state.pending.insert(Pending(entry: entry, number: state.number, since: state.number), for: key, weight: entry.weight)
       }

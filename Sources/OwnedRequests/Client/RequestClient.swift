@@ -36,13 +36,15 @@ import OwnedOperations
 /// A process needs few clients, such as one for each service. Each has a session of its own, and on Linux up to two threads while its
 /// requests begin, end or are cancelled.
 ///
-/// On Linux, `URLSession` stops the process on a few answers. Four are known, in Swift 6.3:
+/// On Linux, `URLSession` stops the process on a few answers. Five are known, in Swift 6.3:
 /// - a connection that is closed in the middle of a header, as by `printf 'HTTP/1.1 200 OK\r\nContent-Le' | nc -l -N 8080`
 /// - a length of nearly 2^63 bytes, as by `printf 'HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n' | nc -l -N 8080`
 /// - a line after a chunked body, a trailer, which is nothing wrong with an answer: as by
 ///   `printf 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\n\r\n' | nc -l -N 8080`
 /// - a redirect without a scheme, to a host with brackets or escapes: as by
-///   `printf 'HTTP/1.1 302 Found\r\nLocation: //[::1]/\r\nContent-Length: 0\r\n\r\n' | nc -l -N 8080`.
+///   `printf 'HTTP/1.1 302 Found\r\nLocation: //[::1]/\r\nContent-Length: 0\r\n\r\n' | nc -l -N 8080`
+/// - any end of an upload from a file, such as its owner's, at the moment when the session waits for more of the file. The slower the disk
+///   next to the network, the likelier; in tests on loopback it was seen under ThreadSanitizer only.
 ///
 /// And while a server sends lines without end after a chunked body, no session of the process does anything else. Talk to servers that you
 /// don't trust from a process that you can spare.
@@ -345,7 +347,8 @@ public final class RequestClient: Sendable {
 
   // MARK: Cancelling
 
-  /// Cancels the owner's requests that this client has made and that are not over. The owner lives on, and handlers hear of it.
+  /// Cancels the owner's requests that this client has made and that are not over. The owner lives on, and handlers hear of it. Observers
+  /// of one that are called here must not wait for another of them.
   /// - Complexity: linear in their number.
   public func cancelRequests(ownedBy lifetime: OwnerLifetime) {
     let requests = registry.withLock { $0[lifetime.id].map { $0.values.compactMap(\.request) } ?? [] }

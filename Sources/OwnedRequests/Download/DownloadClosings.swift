@@ -11,10 +11,9 @@ final class DownloadClosings: Sendable {
   }()
 
   private let group = DispatchGroup()
-  /// One of its own: the disk that holds them up is to hold up nothing else, nor decoders that block the files.
-  private let queue = DispatchQueue(label: "OwnedRequests.closings", qos: .userInitiated)
 
   func perform(_ close: @escaping @Sendable () -> Void) {
-    queue.async(group: group, execute: close)
+    // A queue for each: a disk that holds one up is to hold up no other, nor decoders that block any.
+    DispatchQueue(label: "OwnedRequests.closings", qos: .userInitiated).async(group: group, execute: close)
   }
 }

@@ -262,6 +262,7 @@ private final class TaskRouter: NSObject, URLSessionDataDelegate {
   private static func cookies(in fields: String, of url: URL) -> [HTTPCookie] {
     let mark = "_7f3a9c_"  // of characters that names may have, so that the field is taken apart as it is
     let plain = fields.map { $0.utf16.count == 1 ? String($0) : mark }.joined()
+    guard plain.utf16.count == plain.count else { return [] }  // what stands beside the marks may join with them
     let found = HTTPCookie.cookies(withResponseHeaderFields: ["Set-Cookie": plain], for: url)
     return found.filter { cookie in ![cookie.name, cookie.value, cookie.path, cookie.domain].contains { $0.contains(mark) } }
   }
