@@ -58,7 +58,7 @@ if case .standardOutput = options.json { table = nil }
 let machine = Machine.current
 if table != nil { say(machine.summary + "\n") }
 
-let session = Session(isQuick: options.isQuick, table: table)
+let session = Session(isQuick: options.isQuick, table: table, trims: !options.leavesHeap)
 var failures: [String] = []
 for benchmark in chosen {
   do {

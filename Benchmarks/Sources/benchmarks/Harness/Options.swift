@@ -3,6 +3,7 @@ struct Options {
   var listsOnly = false
   var wantsHelp = false
   var isQuick = false
+  var leavesHeap = false
   var filters: [String] = []
   var json: JSONDestination?
   /// A single task to run, so many times, for other tools to look at.
@@ -26,6 +27,7 @@ struct Options {
       --list              list the benchmarks
       --filter TEXT       run those called TEXT, such as P1, or else those whose name contains it; may be repeated
       --quick             everything, but small: under two minutes, to see that it runs; targets are not judged
+      --untrimmed         let each sample begin with the heap as the one before has left it, its peer's
       --json [FILE]       write the results as JSON, to FILE beside the table, or to standard output instead of it
       --once NAME COUNT   only do one task COUNT times, for valgrind and the like; without NAME, list the tasks
       --help, -h          show this help
@@ -39,6 +41,7 @@ struct Options {
       case "--list": listsOnly = true
       case "--help", "-h": wantsHelp = true
       case "--quick": isQuick = true
+      case "--untrimmed": leavesHeap = true
       case "--filter":
         guard let text = rest.popFirst(), !text.isEmpty else { throw UsageError(description: "--filter needs a text: --filter P1") }
         filters.append(text)

@@ -1,3 +1,5 @@
+import HeapStatistics
+
 /// A run of the program: what benchmarks measure with, and where their results go.
 final class Session {
   let isQuick: Bool
@@ -5,6 +7,7 @@ final class Session {
   private(set) var skipped: [Skipped] = []
   private var benchmark = ""
   private let table: ResultTable?
+  private let trims: Bool
 
   /// Something that was left out, because the machine lacks what it needs.
   struct Skipped: Codable {
@@ -12,10 +15,13 @@ final class Session {
     var reason: String
   }
 
-  /// - Parameter table: shows each result as it comes.
-  init(isQuick: Bool, table: ResultTable?) {
+  /// - Parameters:
+  ///   - table: shows each result as it comes.
+  ///   - trims: before each sample, malloc gives back what it keeps.
+  init(isQuick: Bool, table: ResultTable?, trims: Bool = true) {
     self.isQuick = isQuick
     self.table = table
+    self.trims = trims
   }
 
   func run(_ benchmark: Benchmark) throws {
@@ -46,15 +52,15 @@ final class Session {
     parameter: Measurement.Parameter? = nil, target: Target? = nil, note: String? = nil
   ) throws {
     if warmUp {
-      _ = try ours.sample()
-      _ = try peer.sample()
+      _ = try sample(ours)
+      _ = try sample(peer)
     }
     var oursSamples: [Double] = []
     var peerSamples: [Double] = []
     for pair in 0..<(pairs ?? pick(9, quick: 3)) {
-      if pair % 2 == 0 { oursSamples.append(try ours.sample()) }
-      peerSamples.append(try peer.sample())
-      if pair % 2 == 1 { oursSamples.append(try ours.sample()) }
+      if pair % 2 == 0 { oursSamples.append(try sample(ours)) }
+      peerSamples.append(try sample(peer))
+      if pair % 2 == 1 { oursSamples.append(try sample(ours)) }
     }
     record(
       Measurement(
@@ -65,14 +71,21 @@ final class Session {
         parameter: parameter, target: target, note: note))
   }
 
+  /// A peer that lets a million jobs pile up leaves memory to malloc that is strewn over hundreds of megabytes. Whoever comes next would be
+  /// given it bit by bit, and none of it is in a cache: up to twice the time of a job of ours.
+  private func sample(_ contender: Contender) throws -> Double {
+    if trims { heap_trim() }
+    return try contender.sample()
+  }
+
   /// Samples ours alone, where there is nothing to compare with, after one sample that doesn't count.
   func measure(
     _ workload: String, unit: String = "ns/op", count: Int, samples: Int? = nil, ours: Contender,
     parameter: Measurement.Parameter? = nil, target: Target? = nil, note: String? = nil
   ) throws {
-    _ = try ours.sample()
+    _ = try sample(ours)
     var values: [Double] = []
-    for _ in 0..<(samples ?? pick(9, quick: 3)) { values.append(try ours.sample()) }
+    for _ in 0..<(samples ?? pick(9, quick: 3)) { values.append(try sample(ours)) }
     record(workload, unit: unit, count: count, ours: ours.name, values, parameter: parameter, target: target, note: note)
   }
 

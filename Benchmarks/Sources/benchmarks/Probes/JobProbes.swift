@@ -45,6 +45,14 @@ extension Probe {
         }
         added.wait()
       },
+      Probe("owners-in-turn-ours") { count in
+        let queue = OwnerScopedQueue()
+        let screens = (0..<100_000).map { _ in Screen() }
+        for index in 0..<count {
+          queue.async(owner: screens[index % screens.count]) { screen in screen.visit(index) }
+        }
+        queue.waitUntilAllOperationsAreFinished()
+      },
       Probe("passing-owners-ours") { count in
         let queue = OwnerScopedQueue()
         var owners = (0..<min(100_000, count / 3)).map { _ in TokenHolder() }
