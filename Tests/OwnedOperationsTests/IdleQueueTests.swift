@@ -92,6 +92,8 @@ import Testing
     init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     func claimTidyUp() -> Bool { true }
     func tidyUp() { body() }
+    func claimRest() -> Bool { true }
+    func tidyUpRest() {}
   }
 
   /// As the deinit of something that a queue has kept may.

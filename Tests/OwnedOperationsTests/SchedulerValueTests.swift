@@ -504,9 +504,9 @@ private final class ScheduledQueue {
 
     /// - Returns: the job that has begun; nil if there is none.
     func begin() -> String? {
-      guard let (index, work, flow) = batch.begin() else { return nil }
+      guard let (index, work, ownerQueue, _) = batch.begin() else { return nil }
       self.index = index
-      currentOwnerQueue = flow.object.ownerQueue
+      currentOwnerQueue = ownerQueue.object
       batch.setBegun()
       if case .block(let body) = work { body() }
       return begun.entries.last

@@ -19,13 +19,13 @@ import Testing
     #expect(batch.fill(from: flows[0], limit: 1, age: 1, pool: &pool) == 1)
     #expect(batch.fill(from: flows[1], limit: 5, age: 2, pool: &pool) == 3)
     batch.publish(level: level)
-    var ran: [Borrowed<Flow>] = []
-    while let (_, work, flow) = batch.begin() {
+    var ran: [Borrowed<OwnerQueue>] = []
+    while let (_, work, ownerQueue, _) = batch.begin() {
       if case .block(let body) = work { body() }
-      ran.append(flow)
+      ran.append(ownerQueue)
     }
     #expect(order.withLock { $0 } == [0, 1, 2, 3])
-    #expect(ran.map(\.address) == [0, 1, 1, 1].map { Borrowed(flows[$0]).address })
+    #expect(ran.map(\.address) == [0, 1, 1, 1].map { Borrowed(ownerQueues[$0]).address })
     batch.settle(includingCurrent: true) { _, _ in }
     batch.empty()
   }

@@ -4,6 +4,7 @@
 #include "coo_deinit_hook.h"
 #include "coo_object_memory.h"
 #include "coo_pause.h"
+#include "coo_prefetch.h"
 #include "coo_queue_pause.h"
 #include "coo_semaphore.h"
 #include "coo_thread_slots.h"

@@ -29,7 +29,7 @@ extension OwnerLifetime {
 
     /// Makes a token and its lifetime; the parameters are those of ``OwnerLifetime/init(name:parent:)``.
     public init(name: String? = nil, parent: OwnerLifetime? = nil) {
-      lifetime = OwnerLifetime(name: name, parent: parent)
+      lifetime = OwnerLifetime(name: name, parent: parent, flags: OwnerLifetime.Flag.announced)
     }
 
     deinit {

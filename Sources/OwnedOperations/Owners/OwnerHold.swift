@@ -35,7 +35,9 @@ protocol HeldBackWork: AnyObject, Sendable {
 /// Where there is an Objective-C runtime, references in autorelease pools count as somebody else's: work goes on until they are gone.
 final class OwnerHold: Sendable {
   private let object: MemoryReference
-  /// Keeps `object` and `word` in different cache lines. Those who add work compare the object, those who run it write the word.
+  /// Where a queue has what it knows of the owner. Here, because who adds work reads this cache line anyway, or the one before it.
+  let place = ClaimedPlace()
+  /// Keeps these and `word` in different cache lines. Those who add work compare the object, those who run it write the word.
   private let padding: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0, 0)
   private let word = Atomic<UInt64>(0)
   private let references = ModelPoint()

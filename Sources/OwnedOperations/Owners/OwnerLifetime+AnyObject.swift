@@ -39,9 +39,10 @@ extension OwnerLifetime {
 
 /// What an object carries that is an owner without a token.
 private final class AttachedLifetime: DeinitAttachment {
-  let lifetime = OwnerLifetime()
+  let lifetime: OwnerLifetime
 
   init(_ liveness: ObjectLiveness?) {
+    lifetime = OwnerLifetime(flags: liveness == nil ? OwnerLifetime.Flag.announced : 0)
     if let liveness { lifetime.watch(liveness) }
   }
 

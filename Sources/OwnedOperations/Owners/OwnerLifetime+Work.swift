@@ -78,6 +78,12 @@ extension OwnerLifetime {
   /// Who holds the object bound, on behalf of its work; nil before `bind` has returned true.
   var ownerHold: OwnerHold? { word.load(ordering: .acquiring) & Flag.bound == 0 ? nil : boundHold }
 
+  /// `ownerHold`, for those who must not count references. Stays as long as the lifetime.
+  var unretainedHold: Borrowed<OwnerHold>? {
+    guard word.load(ordering: .acquiring) & Flag.bound != 0 else { return nil }
+    return Borrowed(boundHold.unsafelyUnwrapped)  // there, because it is bound
+  }
+
   /// Work of the owner was added.
   func noteNestedAddition() {
     guard word.load(ordering: .acquiring) & Flag.bound != 0 else { return }
@@ -89,5 +95,6 @@ extension OwnerLifetime {
   var hookCapacity: Int { lock.withLock { guarded.hooks }?.capacity ?? 0 }
   var childCount: Int { lock.withLock { guarded.relations?.children.count ?? 0 } }
   var childCapacity: Int { lock.withLock { guarded.relations?.children.capacity ?? 0 } }
+  var memberCount: Int { lock.withLock { guarded.members.count } }
   var memberCapacity: Int { lock.withLock { guarded.members.capacity } }
 }

@@ -96,6 +96,8 @@ public final class OwnerLifetime: Sendable {
     static let shared: UInt32 = 32
     /// Has ended, and something below perhaps not yet.
     static let closing: UInt32 = 64
+    /// From the beginning: see `isEndAnnounced`.
+    static let announced: UInt32 = 128
     static let reasonShift: UInt32 = 8
   }
 
@@ -103,9 +105,14 @@ public final class OwnerLifetime: Sendable {
   /// - Parameters:
   ///   - name: shown in descriptions and error messages.
   ///   - parent: when it ends, so does this one. A child of a parent that has ended is born ended, and its ``endReason`` says so.
-  public init(name: String? = nil, parent: OwnerLifetime? = nil) {
+  public convenience init(name: String? = nil, parent: OwnerLifetime? = nil) {
+    self.init(name: name, parent: parent, flags: 0)
+  }
+
+  /// - Parameter flags: those that say what kind of lifetime it is, see `Flag`.
+  init(name: String? = nil, parent: OwnerLifetime? = nil, flags: UInt32) {
     (id, page) = OwnerIDRegistry.shared.issue()
-    word = Atomic(0)
+    word = Atomic(flags)
     lock = Lock(seed: id.rawValue)
     guard name != nil || parent != nil else { return }
     let relations = guarded.makeRelations()
@@ -126,11 +133,7 @@ public final class OwnerLifetime: Sendable {
   ///
   /// It is alive as long as the process is. To call ``end()`` on it is a programming error, which stops the process. ``setParent(_:)``
   /// throws. Members, children and hooks come and go with their own ends. The memory of those that have gone is given back.
-  public static let process: OwnerLifetime = {
-    let lifetime = OwnerLifetime(name: "process")
-    lifetime.word.store(Flag.neverEnds, ordering: .relaxed)
-    return lifetime
-  }()
+  public static let process = OwnerLifetime(name: "process", flags: Flag.neverEnds | Flag.announced)
 
   deinit {
     // No member and no child can be left: they hold their lifetime, or their parent.
@@ -145,6 +148,10 @@ public final class OwnerLifetime: Sendable {
     if word & (Flag.ended | Flag.watchesObject) == 0 { return true }
     return word & Flag.ended == 0 && objectIsAlive()
   }
+
+  /// Whether somebody ends it when its owner goes, a token or a hook, or it never ends. Others are over with their last reference: who
+  /// keeps one of those without need keeps it from ending.
+  var isEndAnnounced: Bool { word.load(ordering: .relaxed) & Flag.announced != 0 }
 
   /// Whether the owner with this identifier is alive, without its object or its lifetime at hand.
   public static func isAlive(_ id: OwnerID) -> Bool { OwnerIDRegistry.shared.isAlive(id) }

@@ -58,6 +58,7 @@ extension OwnerScopedQueue {
   ) {
     guard lifetime.isAlive else { return refusedJobs.add() }
     let isBound = lifetime.bind(owner)
+    if isBound { lifetime.unretainedHold?.with { $0.place.prefetch() } }  // to have it under the lock
     let erased = ErasedOwnerBody.erase(consume body)
     if isBound {
       submitPerhapsNested(.ownerJob(consume erased, heldBy: nil), lifetime: Borrowed(lifetime), priority: priority)
@@ -281,7 +282,7 @@ extension OwnerScopedQueue {
   /// a precondition failure.
   ///
   /// Work without an owner, such as plain operations, counts as that of one owner more: the limit holds for all of it together.
-  /// - Complexity: constant to read; to change, linear in the owners that have pending work.
+  /// - Complexity: constant to read; to change, linear in the owners that have pending work, or had lately.
   public var maxConcurrentOperationCountPerOwner: Int {
     get { core.read { $0.ownerLimitAsSet } }
     set {
@@ -292,7 +293,7 @@ extension OwnerScopedQueue {
 
   /// Whose turn it is among owners with work of equal priority. With `roundRobin`, a job of an owner without others pending
   /// waits for at most one job of each competing owner and worker.
-  /// - Complexity: constant to read; to change, linear in the owners that have pending work.
+  /// - Complexity: constant to read; to change, linear in the owners that have pending work, or had lately.
   public var ownerFairness: OwnerFairness {
     get { core.read { $0.fairness } }
     set {

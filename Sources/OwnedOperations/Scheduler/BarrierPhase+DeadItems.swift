@@ -27,8 +27,8 @@ extension BarrierPhase {
     return sweep(level, pool: &pool)
   }
 
-  /// Linear in the items of the level. As many have to die before the next sweep as this one leaves, so the cost for each that dies is
-  /// constant.
+  /// Linear in the items of the level, and in the owners that the phase knows. As many have to die before the next sweep as this one leaves
+  /// or visits, so the cost for each that dies is constant.
   private func sweep(_ level: Int, pool: inout ChunkPool) -> [TakenWork] {
     // Asked once: an operation may finish meanwhile.
     var isAlive: [ObjectIdentifier: [Bool]] = [:]
@@ -56,7 +56,7 @@ extension BarrierPhase {
       left += flow.work.count
       taken.append(TakenWork(dead))
     }
-    deadItems[level] = DeadItems(most: max(DeadItems.fewest, left))
+    deadItems[level] = DeadItems(most: max(DeadItems.fewest, left, ownerQueueCount))
     return taken
   }
 

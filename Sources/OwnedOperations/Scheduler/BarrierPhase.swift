@@ -43,9 +43,8 @@ final class BarrierPhase {
   /// One for each level.
   let runQueues = UnsafeMutablePointer<RunQueue>.allocate(capacity: PriorityLevel.count)
   /// The lock makes its accesses exclusive.
-  @exclusivity(unchecked) private var ownerQueues = PointerMap<OwnerQueue>()
+  @exclusivity(unchecked) private var ownerQueues = OwnerQueueTable()
   private var ownerlessQueue: OwnerQueue?
-  private var sweepThreshold = 64
   /// For each level; none as long as no item has died.
   var deadItems: [DeadItems] = []
   private let departures: OwnerQueueDepartures
@@ -57,6 +56,7 @@ final class BarrierPhase {
   }
 
   deinit {
+    ownerQueues.visit { giveUpPlace(of: $0) }
     runQueues.deinitialize(count: PriorityLevel.count)
     runQueues.deallocate()
   }
@@ -64,7 +64,7 @@ final class BarrierPhase {
   /// The phase is new, or used again after `removeAllOwnerQueues`.
   func begin(_ fairness: OwnerFairness) {
     self.fairness = fairness
-    (isClosed, hasHeldForLine, lastOwnerQueue, sweepThreshold) = (false, false, nil, 64)
+    (isClosed, hasHeldForLine, lastOwnerQueue) = (false, false, nil)
     (readyCount, readyLevels) = (0, 0)
     for level in 0..<PriorityLevel.count {
       if !runQueues[level].isEmpty { _ = runQueues[level].takeAll() }  // void tickets
@@ -83,19 +83,44 @@ final class BarrierPhase {
     if let lastOwnerQueue, lastOwnerQueue.lifetime?.address == lifetime?.address {
       return lastOwnerQueue.ownerQueue.with { $0.hasEnded } ? nil : lastOwnerQueue.ownerQueue
     }
-    guard let ownerQueue = findOrMakeOwnerQueue(for: lifetime?.object, make), !ownerQueue.hasEnded else { return nil }
-    lastOwnerQueue = (lifetime, Borrowed(ownerQueue))
+    guard let ownerQueue = placedOwnerQueue(of: lifetime) ?? findOrMakeOwnerQueue(for: lifetime?.object, make),
+      !ownerQueue.with({ $0.hasEnded })
+    else { return nil }
+    lastOwnerQueue = (lifetime, ownerQueue)
+    return ownerQueue
+  }
+
+  /// The owner queue, if the phase was the first that had one of the owner's object. That may have another lifetime beside this one.
+  private func placedOwnerQueue(of lifetime: Borrowed<OwnerLifetime>?) -> Borrowed<OwnerQueue>? {
+    guard let lifetime, let hold = lifetime.with({ $0.unretainedHold }) else { return nil }
+    return hold.with { hold in
+      guard let ownerQueue = hold.place.value(of: self, OwnerQueue.self),
+        ownerQueue.with({ $0.unretainedLifetime?.address == lifetime.address })
+      else { return nil }
+      hold.place.setCold(ownerQueue.with { $0.unfinished == 0 })
+      return ownerQueue
+    }
+  }
+
+  private func findOrMakeOwnerQueue(for lifetime: OwnerLifetime?, _ make: (OwnerLifetime) -> OwnerQueue) -> Borrowed<OwnerQueue>? {
+    guard let lifetime else { return Borrowed(queueWithoutOwner) }
+    guard let ownerQueue = ownerQueues[lifetime] ?? makeOwnerQueue(for: lifetime, make) else { return nil }
+    lifetime.unretainedHold?.with { $0.place.claim(for: self, ownerQueue) }
     return Borrowed(ownerQueue)
   }
 
-  private func findOrMakeOwnerQueue(for lifetime: OwnerLifetime?, _ make: (OwnerLifetime) -> OwnerQueue) -> OwnerQueue? {
-    guard let lifetime else { return queueWithoutOwner }
-    if let ownerQueue = ownerQueues[lifetime] { return ownerQueue }
+  private func makeOwnerQueue(for lifetime: OwnerLifetime, _ make: (OwnerLifetime) -> OwnerQueue) -> OwnerQueue? {
     let ownerQueue = make(lifetime)
     guard lifetime.join(ownerQueue) else { return nil }
-    if ownerQueues.count >= sweepThreshold { sweepOwnerQueues() }
-    ownerQueues[lifetime] = ownerQueue
+    ownerQueues.insert(ownerQueue, of: lifetime)
+    if ownerQueues.isSweepDue { departures.mayBeMore = true }
     return ownerQueue
+  }
+
+  /// Removes owner queues that are kept without need, if there are many.
+  /// - Parameter now: in nanoseconds of `Uptime`.
+  func sweepOwnerQueues(now: UInt64) {
+    for unused in ownerQueues.sweep(now: now) { remove(unused) }
   }
 
   /// For work that nobody owns.
@@ -105,7 +130,7 @@ final class BarrierPhase {
     return ownerQueue
   }
 
-  /// For tests that say memory stays flat.
+  /// Those with work, and those that are kept without.
   var ownerQueueCount: Int { ownerQueues.count }
 
   func existingOwnerQueue(for lifetime: OwnerLifetime) -> OwnerQueue? { ownerQueues[lifetime] }
@@ -115,14 +140,13 @@ final class BarrierPhase {
     ownerQueues.visit(body)
   }
 
-  /// An owner queue keeps its lifetime, and one without work for no reason. Those of owners that end are removed then. This is for
-  /// lifetimes that are only dropped. The threshold doubles with the owners that are left, so the cost per owner queue made is constant.
-  private func sweepOwnerQueues() {
-    for ownerQueue in idleOwnerQueues { remove(ownerQueue) }
-    sweepThreshold = max(64, ownerQueues.count * 2)
-  }
+  /// Whether it keeps owner queues that keep no lifetime from ending.
+  var hasAnnouncedOwnerQueues: Bool { ownerQueues.hasAnnounced }
 
-  var idleOwnerQueues: [OwnerQueue] { ownerQueues.filter { $0.isIdle } }
+  /// Those that had no work since the last look, or sweep.
+  func restedOwnerQueues(_ pool: inout ChunkPool) -> [OwnerQueue] { ownerQueues.restedSinceLook(&pool) }
+
+  func idleOwnerQueues(_ kind: OwnerQueueTable.Kind) -> [OwnerQueue] { ownerQueues.idle(kind) }
 
   func removeIfIdle(_ ownerQueue: OwnerQueue) {
     if !ownerQueue.isRemoved, ownerQueue.isIdle { remove(ownerQueue) }
@@ -133,7 +157,12 @@ final class BarrierPhase {
     ownerQueue.isRemoved = true
     if lastOwnerQueue?.ownerQueue.address == Borrowed(ownerQueue).address { lastOwnerQueue = nil }
     departures.ownerQueues.append(ownerQueue)
-    ownerQueues[lifetime] = nil
+    ownerQueues.remove(lifetime)
+    giveUpPlace(of: ownerQueue)
+  }
+
+  private func giveUpPlace(of ownerQueue: OwnerQueue) {
+    ownerQueue.unretainedLifetime?.with { $0.unretainedHold }?.with { $0.place.giveUp(by: self, ownerQueue) }
   }
 
   /// The owner ended and nothing of it is left, or the phase is over.
@@ -147,11 +176,12 @@ final class BarrierPhase {
     forEachOwnerQueue { ownerQueue in
       if !ownerQueue.isIdle || ownerQueue.hasLines { taken += takeAll(of: ownerQueue) }
     }
-    var leaving = PointerMap<OwnerQueue>()
+    var leaving = OwnerQueueTable()
     swap(&leaving, &ownerQueues)
     lastOwnerQueue = nil
     leaving.visit { ownerQueue in
       ownerQueue.isRemoved = true
+      giveUpPlace(of: ownerQueue)
       departures.ownerQueues.append(ownerQueue)
     }
     ownerlessQueue?.isRemoved = true
@@ -272,7 +302,9 @@ final class BarrierPhase {
   func take(_ limit: Int, into batch: WorkBatch, pool: inout ChunkPool, ownerLimit: Int) -> Int? {
     while readyLevels != 0 {
       let level = readyLevels.trailingZeroBitCount
+      if limit > 1 { runQueues[level].prefetchFirst() }
       while batch.count < limit, let (flow, tickets, age) = runQueues[level].unretainedFirst {
+        if limit > 1 { runQueues[level].prefetchNext() }
         // The entry keeps the flow; where the entry goes, the flow is held here.
         let isFull = flow.with { flow in
           takeTurn(of: flow, tickets: tickets, age: age, level: level, limit: limit, into: batch, pool: &pool, ownerLimit: ownerLimit)

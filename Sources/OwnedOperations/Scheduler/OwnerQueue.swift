@@ -5,45 +5,52 @@ import Synchronization
 /// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime, and so is told of the end. The
 /// owner queue of work without an owner has no lifetime.
 final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
-  let lifetime: OwnerLifetime?
+  // First what each job touches, so that it shares a cache line or two.
+
   /// `lifetime`, for those who must not count references: the count is in a cache line that other threads want.
   let unretainedLifetime: Borrowed<OwnerLifetime>?
-  /// Hears of the end; may outlive the queue.
-  private let listener: (any OwnerEndListener)?
   /// The phase that it is in. Valid until `isRemoved`, under the lock; `BarrierPhase.swift` says what it is.
   let unretainedHome: Borrowed<AnyObject>
 
-  /// Retained.
-  private typealias Flows = (Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?)
-
-  static let memberKind: MemberKind = MemberKind(of: OwnerQueue.self)
-  var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
-
   // Guarded by the queue's lock.
-  private var flows: Flows = (nil, nil, nil, nil, nil)
-  /// The flows of its lines that have work. Most owners never have one.
-  private var lines: LineFlows?
   /// Pending, taken by a worker, or executing.
   private(set) var unfinished = 0
   /// Counts `unfinished` of all phases while somebody waits for the owner.
   var awaited: OwnerWait?
   /// Taken by a worker or executing, asynchronous operations included.
   var executing = 0
+  var isSuspended = false
+  /// Only its own bodies hold the owner; see `OwnerHold`.
+  var isHeldBack = false
+  var hasEnded = false
+  /// Taken out of its phase, which may be gone: a call that was on its way finds nothing left to do.
+  var isRemoved = false
+  /// Had work since `hasRestedSinceLook` was asked last.
+  private var hasBeenUsed = true
+  /// `unfinished == 0`, for who doesn't have the queue's lock.
+  private let rest = Atomic(true)
+  private var flows: Flows = (nil, nil, nil, nil, nil)
+
+  /// The flows of its lines that have work. Most owners never have one.
+  private var lines: LineFlows?
   /// The part of `executing` that has yielded its permit: it waits for work of the queue.
   var yielded = 0
   /// The part of `yielded` whose wait is over: it goes on before anything else of the owner begins.
   var returning = 0
   /// The part of `returning` that waits for a line, and so holds up nothing else.
   var returningBehindLine = 0
-  var isSuspended = false
-  /// Only its own bodies hold the owner; see `OwnerHold`.
-  var isHeldBack = false
-  var hasEnded = false
   /// The last batch that was taken before the owner's work was cancelled last: what a worker puts back of that one is cancelled, too.
   var cancelledUpTo: UInt64 = 0
 
-  /// Taken out of its phase, which may be gone: a call that was on its way finds nothing left to do.
-  var isRemoved = false
+  // Constants, and what others guard.
+  let lifetime: OwnerLifetime?
+  /// Hears of the end; may outlive the queue.
+  private let listener: (any OwnerEndListener)?
+  static let memberKind: MemberKind = MemberKind(of: OwnerQueue.self)
+  var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
+
+  /// Retained.
+  private typealias Flows = (Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?, Borrowed<Flow>?)
 
   init(lifetime: OwnerLifetime?, home: AnyObject, listener: (any OwnerEndListener)?, isSuspended: Bool) {
     self.lifetime = lifetime
@@ -58,7 +65,12 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   }
 
   /// Whether the owner may still have work started. Asked after the work is claimed: this load decides.
-  var mayStart: Bool { unretainedLifetime?.with { $0.isAlive } ?? true || Mutation.jobSkipsTheLifetime.isOn }
+  var mayStart: Bool { Self.mayStart(unretainedLifetime) }
+
+  /// The same for an item of the owner that has been begun.
+  static func mayStart(_ lifetime: Borrowed<OwnerLifetime>?) -> Bool {
+    lifetime?.with { $0.isAlive } ?? true || Mutation.jobSkipsTheLifetime.isOn
+  }
 
   /// Whether the owner's turn has to wait.
   @inline(__always)  // for each job
@@ -70,13 +82,18 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   func changeUnfinished(by count: Int) {
     let wasAtRest = unfinished == 0
     unfinished += count
+    hasBeenUsed = true
     if wasAtRest != (unfinished == 0), !wasAtRest || !Mutation.workDoesNotEndTheRest.isOn { rest.store(!wasAtRest, ordering: .relaxed) }
     guard let awaited else { return }
     if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
   }
 
-  /// `unfinished == 0`, for who doesn't have the queue's lock.
-  private let rest = Atomic(true)
+  /// Whether it had no work since this was asked last.
+  var hasRestedSinceLook: Bool {
+    defer { hasBeenUsed = unfinished > 0 }
+    return !hasBeenUsed
+  }
+
   var isAtRest: Bool { rest.load(ordering: .relaxed) }
 
   /// Nothing refers to the owner queue or its flows.
@@ -140,6 +157,11 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
     lines?.byKey[line.key] = nil
   }
 
+  /// Without work, and maybe for long.
+  func giveUpSpareMemory(_ pool: inout ChunkPool) {
+    for level in 0..<PriorityLevel.count { unretainedFlows(level)?.with { $0.work.giveUpSpareMemory(&pool) } }
+  }
+
   func lifetimeDidEnd() {
     listener?.ownerDidEnd(self)
   }
@@ -164,12 +186,12 @@ final class Flow {
   @exclusivity(unchecked) var work = WorkList()
   /// Tickets in the run queue whose work has been cancelled. They come up before those of younger work.
   var voidTickets = 0
-  /// Tickets that came up while the owner was suspended or at its limit.
-  @exclusivity(unchecked) var held = HeldTickets()
   /// Round robin: whether the flow waits for its turn.
   var isInRunQueue = false
   /// If it is a line's.
   let line: LineTurns?
+  /// Tickets that came up while the owner was suspended or at its limit.
+  @exclusivity(unchecked) var held = HeldTickets()
 
   init(ownerQueue: OwnerQueue, line: LineTurns? = nil) {
     unretainedOwnerQueue = Borrowed(ownerQueue)
@@ -210,5 +232,10 @@ final class LineTurns {
 }
 
 extension Flow {
+  /// Has the processor fetch what a worker touches that takes work of it.
+  func prefetch() {
+    Prefetch.toWrite(unretainedOwnerQueue.address)
+    work.prefetch()
+  }
   var isLineHeld: Bool { line?.isHeld ?? false }
 }

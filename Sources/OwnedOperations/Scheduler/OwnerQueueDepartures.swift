@@ -5,4 +5,6 @@
 final class OwnerQueueDepartures {
   /// The lock makes its accesses exclusive.
   @exclusivity(unchecked) var ownerQueues: [OwnerQueue] = []
+  /// So many are kept without work that a sweep is due; see `OwnerQueueTable`.
+  var mayBeMore = false
 }

@@ -64,6 +64,25 @@ struct RunQueue: ~Copyable {
     return storage[head]
   }
 
+  // Where owners take turns in adding, each turn is of another flow, in memory that whoever added has in his cache, or nobody. To fetch
+  // that takes longer than all else that is done with it, and several can be under way at a time.
+
+  private static let flowsAhead = 8
+  private static let contentsAhead = 4
+
+  /// Before the first of several entries is used.
+  func prefetchFirst() {
+    guard count > 1, let storage else { return }
+    for offset in 0..<min(count, Self.flowsAhead) { Prefetch.toWrite(Borrowed(storage[index(offset)].flow).address) }
+  }
+
+  /// Before each of them is used.
+  func prefetchNext() {
+    guard count > Self.contentsAhead, let storage else { return }
+    if count > Self.flowsAhead { Prefetch.toWrite(Borrowed(storage[index(Self.flowsAhead)].flow).address) }
+    Borrowed(storage[index(Self.contentsAhead)].flow).with { $0.prefetch() }
+  }
+
   private func index(_ offset: Int) -> Int { (head + offset) & (capacity - 1) }
 
   /// Adds an entry that has its age.

@@ -12,7 +12,7 @@ extension Scheduler {
     reclaimBatches()
   }
 
-  /// Linear in the owners that have pending work.
+  /// Linear in the owners that the queue knows.
   /// - Parameter asSet: to be read back.
   mutating func setOwnerLimit(_ limit: Int, asSet: Int) {
     ownerLimit = limit
@@ -21,7 +21,7 @@ extension Scheduler {
     for phase in phases { phase.forEachOwnerQueue { phase.release($0, ownerLimit: limit) } }
   }
 
-  /// Linear in the owners that have pending work.
+  /// Linear in the owners that the queue knows.
   mutating func setFairness(_ newValue: OwnerFairness) {
     fairness = newValue
     reclaimBatches()

@@ -12,18 +12,18 @@ extension Scheduler {
   mutating func settle(_ worker: ScheduledWorker, includingCurrent: Bool) {
     var finished = 0
     var notRun = 0
-    worker.batch.settle(includingCurrent: includingCurrent) { flow, tally in
+    worker.batch.settle(includingCurrent: includingCurrent) { run, tally in
       // What is over must not be taken off before it was counted in. It was added before it was over, and so before this look.
       if !Mutation.nestedWorkIsCountedLate.isOn { takeInNestedWork(of: worker, opensAgain: true) }
       let over = tally.counted + tally.nodes
       statistics.count(tally)
       finished += over
       notRun += tally.skipped + tally.cancelled
-      flow.unretainedOwnerQueue.with { ownerQueue in
+      run.ownerQueue.with { ownerQueue in
         ownerQueue.unretainedPhase.with {
           $0.finish(ownerQueue, count: over)
           $0.changeExecuting(ownerQueue, by: -tally.items)
-          if tally.items > 0, let line = flow.line {
+          if tally.items > 0, let flow = run.flowOfLine, let line = flow.line {
             line.executing -= tally.items
             $0.release(lineOf: flow, ownerLimit: ownerLimit)
             ownerQueue.removeIfIdle(flow)

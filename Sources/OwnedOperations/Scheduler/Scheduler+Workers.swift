@@ -99,8 +99,30 @@ extension Scheduler {
   /// The workers that rest, to be let go of after unlocking; none if others are active.
   mutating func takeRestingOfIdle() -> ContiguousArray<ScheduledWorker> { workers.activeCount == 0 ? workers.removeResting() : [] }
 
-  /// Those that `removeIfIdle` may take out; none if there is work. Linear in the owners.
-  var ownerQueuesOfIdle: [OwnerQueue] { unfinished == 0 ? phases[0].idleOwnerQueues : [] }
+  /// Those that `removeIfIdle` may take out; none if there is work. Linear in the owners of the kind.
+  func ownerQueuesOfIdle(_ kind: OwnerQueueTable.Kind) -> [OwnerQueue] { unfinished == 0 ? phases[0].idleOwnerQueues(kind) : [] }
+
+  /// Whether an idle queue has something that it may soon want again. One that is busy has not: its next rest is another.
+  var keepsSomeWhileIdle: Bool { hasRunOut && phases[0].hasAnnouncedOwnerQueues }
+
+  /// - Returns: `keepsSomeWhileIdle`.
+  mutating func beginRest() -> Bool {
+    enqueuedBeforeRest = statistics.enqueued
+    return keepsSomeWhileIdle
+  }
+
+  /// Whether nothing was added since `beginRest`.
+  var hasRested: Bool { hasRunOut && enqueuedBeforeRest == statistics.enqueued }
+
+  /// Those that had no work since the last look, for `removeIfIdle`. Linear in the owners.
+  mutating func restedOwnerQueues() -> [OwnerQueue] { unfinished == 0 ? phases[0].restedOwnerQueues(&pool) : [] }
+
+  /// Many are kept: those that are without need go.
+  /// - Parameter now: in nanoseconds of `Uptime`.
+  mutating func sweepOwnerQueues(now: UInt64) {
+    departures.mayBeMore = false
+    for phase in phases { phase.sweepOwnerQueues(now: now) }
+  }
 
   /// Those that still have no work leave their phases.
   mutating func removeIfIdle(_ ownerQueues: ArraySlice<OwnerQueue>) {

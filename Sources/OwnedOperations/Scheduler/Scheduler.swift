@@ -104,6 +104,8 @@ struct Scheduler: ~Copyable {
   var endedOperations = 0
   /// Some may have ended unheard, while they had no owner queue: see `QueueCore.tidyUp`.
   var suspendedOwners: Set<OwnerID> = []
+  /// See `beginRest`.
+  var enqueuedBeforeRest = -1
   var unfinishedBarriers = 0
   /// Operations whose own `isReady` holds them back.
   var watched = WatchedOperations()

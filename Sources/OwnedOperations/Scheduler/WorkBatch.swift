@@ -36,14 +36,20 @@ final class WorkBatch {
   /// What there is to know of a work item. Side by side, because a batch is often of one item, for which each cache line counts.
   private struct Entry: ~Copyable {
     let flow: Borrowed<Flow>
-    /// The lifetime of the item's owner, to be compared: flow and owner queue may go with what others take away.
-    let lifetime: UnsafeMutableRawPointer?
+    // Once more, because who adds work writes to the cache lines of the flow and the owner queue all the time.
+    let ownerQueue: Borrowed<OwnerQueue>
+    /// Good for whoever has begun the item; for others only to be compared, it may go with what is taken away.
+    let lifetime: Borrowed<OwnerLifetime>?
     /// The age of its ticket, by which it goes back.
     let age: UInt64
     /// Bit 0: a job, or a node, has begun. Bit 1: the item is over, `result` says how. Bit 2: it is a job, whose `result` counts, and it
     /// goes on with nested work. The rest: how many graph nodes, or nested jobs, it has led to that are over and succeeded.
     let progress = Atomic<Int>(0)
     var result = Result.skipped
+    let isOfLine: Bool
+
+    /// What is counted.
+    var run: SettledRun { SettledRun(flow: flow, ownerQueue: ownerQueue, isOfLine: isOfLine) }
   }
 
   /// What a node of a graph has led to and the worker has not begun.
@@ -53,7 +59,7 @@ final class WorkBatch {
   private let cursor = Atomic<UInt64>(0)
 
   // Guarded by the queue's lock, which makes their accesses exclusive.
-  // Room for one at first: the workers of a serial queue never need more, and 128 take 8 kB.
+  // Room for one at first: the workers of a serial queue never need more, and 128 take 9 kB.
   @exclusivity(unchecked) private var items = RawStorage<WorkItem>(capacity: 1)
   @exclusivity(unchecked) private var entries = RawStorage<Entry>(capacity: 1)
   @exclusivity(unchecked) private var hasRoomForOne = true
@@ -109,9 +115,12 @@ final class WorkBatch {
 
   @inline(__always)  // for each job
   private func addEntries(_ added: Int, of flow: Borrowed<Flow>, age: UInt64) {
-    let lifetime = flow.with { $0.unretainedOwnerQueue.with { $0.unretainedLifetime?.address } }
+    let (ownerQueue, isOfLine) = flow.with { ($0.unretainedOwnerQueue, $0.line != nil) }
+    let lifetime = ownerQueue.with { $0.unretainedLifetime }
+    Prefetch.toRead(lifetime?.address)  // which is asked when the item begins
     for index in count..<count + added {
-      (entries.start + index).initialize(to: Entry(flow: flow, lifetime: lifetime, age: age))
+      (entries.start + index).initialize(
+        to: Entry(flow: flow, ownerQueue: ownerQueue, lifetime: lifetime, age: age, isOfLine: isOfLine))
       ledger.put(index)
     }
     count += added
@@ -149,14 +158,24 @@ final class WorkBatch {
     }
   }
 
+  /// Items of one flow that followed each other.
+  struct SettledRun {
+    fileprivate let flow: Borrowed<Flow>
+    let ownerQueue: Borrowed<OwnerQueue>
+    fileprivate let isOfLine: Bool
+
+    /// The flow, if it is a line's.
+    var flowOfLine: Flow? { isOfLine ? flow.object : nil }
+  }
+
   /// Calls `body` for each run of items of one flow that are over and have not been counted.
   /// - Parameter includingCurrent: whether the last item begun is over. The worker itself knows; others ask `isCurrentOver`. If not,
   ///   `body` gets its nodes only.
-  func settle(includingCurrent: Bool, _ body: (Flow, Tally) -> Void) {
+  func settle(includingCurrent: Bool, _ body: (SettledRun, Tally) -> Void) {
     let (next, _) = Self.split(cursor.load(ordering: .acquiring))
     let over = includingCurrent ? next : next - 1
     while settled < over {
-      let flow = entries[settled].flow
+      let run = entries[settled].run
       var tally = Tally()
       repeat {
         tally.nodes += entries[settled].progress.load(ordering: .acquiring) >> Self.nodesShift - settledNodes
@@ -165,8 +184,8 @@ final class WorkBatch {
         settled += 1
         settledNodes = 0
         isResultSettled = false
-      } while settled < over && entries[settled].flow.address == flow.address
-      flow.with { body($0, tally) }
+      } while settled < over && entries[settled].flow.address == run.flow.address
+      body(run, tally)
     }
     isRunning = false
     if settled < next {
@@ -178,7 +197,7 @@ final class WorkBatch {
         isResultSettled = true
         tally.add(entries[settled].result)
       }
-      if tally.nodes > 0 || tally.counted > 0 { entries[settled].flow.with { body($0, tally) } }
+      if tally.nodes > 0 || tally.counted > 0 { body(entries[settled].run, tally) }
       settledNodes = nodes
     }
   }
@@ -226,7 +245,7 @@ final class WorkBatch {
   // MARK: On the worker's thread
 
   /// Begins the next item, if there is one: it is the caller's then, moved out.
-  func begin() -> (index: Int, work: WorkItem, flow: Borrowed<Flow>)? {
+  func begin() -> (index: Int, work: WorkItem, ownerQueue: Borrowed<OwnerQueue>, lifetime: Borrowed<OwnerLifetime>?)? {
     var current = cursor.load(ordering: .relaxed)
     while true {
       let (next, end) = Self.split(current)
@@ -234,13 +253,13 @@ final class WorkBatch {
       if Mutation.beginsWithoutExchange.isOn {
         cursor.store(Self.join(next: next + 1, end: end), ordering: .releasing)
         ledger.take(next)
-        return (next, (items.start + next).move(), entries[next].flow)
+        return (next, (items.start + next).move(), entries[next].ownerQueue, entries[next].lifetime)
       }
       let attempt = cursor.weakCompareExchange(
         expected: current, desired: Self.join(next: next + 1, end: end), ordering: .acquiringAndReleasing)
       if attempt.exchanged {
         ledger.take(next)
-        return (next, (items.start + next).move(), entries[next].flow)
+        return (next, (items.start + next).move(), entries[next].ownerQueue, entries[next].lifetime)
       }
       current = attempt.original
     }
@@ -252,7 +271,7 @@ final class WorkBatch {
   /// The lifetime whose item is next, if there is one; to be compared, it may go. For the worker; others may take the item away.
   var nextLifetime: UnsafeMutableRawPointer? {
     let (next, end) = Self.split(cursor.load(ordering: .relaxed))
-    return next < end ? entries[next].lifetime : nil
+    return next < end ? entries[next].lifetime?.address : nil
   }
 
   /// The item is over; what it captured may still have to go.

@@ -39,7 +39,13 @@ struct WorkList: ~Copyable {
   private var last: ChunkPointer?
   private(set) var count = 0
 
+  /// For tests that say memory stays flat: of the last chunk.
+  var capacity: Int { Int(last?.pointee.capacity ?? 0) }
+
   init() {}
+
+  /// Has the processor fetch the oldest items.
+  func prefetch() { if let first { Prefetch.toWrite(UnsafeMutableRawPointer(first)) } }
 
   deinit {
     var chunk = first
@@ -103,6 +109,13 @@ struct WorkList: ~Copyable {
     first = chunk.pointee.next
     pool.give(chunk)
     return true
+  }
+
+  /// An empty list keeps the last chunk that it has had, which may be a large one.
+  mutating func giveUpSpareMemory(_ pool: inout ChunkPool) {
+    guard count == 0, let chunk = first, chunk == last, chunk.pointee.capacity > Chunk.smallest else { return }
+    (first, last) = (nil, nil)
+    pool.give(chunk)
   }
 
   /// Has the item at the index change places with the first. Linear in the chunks.

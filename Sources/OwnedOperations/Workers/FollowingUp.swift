@@ -12,6 +12,13 @@ extension Waiter {
 }
 
 extension OwnerQueueDepartures {
+  /// `complete`, for the queue's deinit: many would hold up the thread that lets go of it.
+  static func completeOfDeinit(_ ownerQueues: consuming [OwnerQueue]) {
+    guard ownerQueues.count > 64 else { return complete(ownerQueues) }
+    DeferredCalls.add { [ownerQueues = copy ownerQueues] in complete(ownerQueues) }
+    DeferredReleases.add(contentsOf: ownerQueues)  // none of the references stays here: it could be the last
+  }
+
   /// Has the owner queues leave their lifetimes.
   static func complete(_ ownerQueues: consuming [OwnerQueue]) {
     guard !ownerQueues.isEmpty else { return }

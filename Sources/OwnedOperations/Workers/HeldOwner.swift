@@ -24,8 +24,8 @@ struct HeldOwner: ~Copyable {
 
   /// Whether a job of the owner may begin.
   @inline(__always)  // for each job with an owner
-  mutating func answer(for ownerQueue: OwnerQueue) -> Answer {
-    guard let lifetime = ownerQueue.unretainedLifetime else { return .gone }
+  mutating func answer(for lifetime: Borrowed<OwnerLifetime>?) -> Answer {
+    guard let lifetime else { return .gone }
     if lifetime.address != self.lifetime {
       letGoInBackground()  // the job is in hand
       take(lifetime)

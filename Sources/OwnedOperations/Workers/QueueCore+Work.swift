@@ -33,12 +33,29 @@ extension QueueCore {
   private static let ownerQueuesPerHold = 128
 
   /// Gives up what a queue that is idle doesn't need: the workers that rest, each of which may have some ten kilobytes, and owner queues.
-  /// These keep their lifetimes, and a lifetime that is only dropped ends when nobody holds it.
   ///
-  /// Called when the queue has run out of work. Linear in the owners that it has had work of since.
-  func tidyUp() {
+  /// Called when the queue has run out of work. Linear in the owners of the kind that it has had work of since.
+  func tidyUp(_ kind: OwnerQueueTable.Kind = .all) {
     let resting = note { $0.takeRestingOfIdle() }
-    withExtendedLifetime(resting) { removeIdleOwnerQueues() }
+    withExtendedLifetime(resting) { removeIdleOwnerQueues(kind) }
+  }
+
+  /// The same, but for what it may soon want again: owner queues that keep no lifetime from ending.
+  /// - Returns: whether it has any. Then `tidyUpRest` is to be called when the queue has rested for some time.
+  func tidyUpSparingly() -> Bool {
+    tidyUp(.dropped)
+    return read { $0.keepsSomeWhileIdle }
+  }
+
+  /// Gives up the rest, if the queue has had no work since this was called last; else what it keeps for those owners that had none.
+  /// - Returns: whether it is to be called again.
+  func tidyUpRest() -> Bool {
+    if read({ $0.hasRested }) {
+      tidyUp()
+      return false
+    }
+    remove(note { $0.restedOwnerQueues() })
+    return note { $0.beginRest() }
   }
 
   /// Work has come to its end without a worker. If that was all, no worker leaves, who would see to it.
@@ -46,13 +63,16 @@ extension QueueCore {
     if let reference, driver == nil { IdleQueues.note(reference) } else { tidyUp() }
   }
 
-  private func removeIdleOwnerQueues() {
-    let idle = read { $0.ownerQueuesOfIdle }
+  private func removeIdleOwnerQueues(_ kind: OwnerQueueTable.Kind) {
+    remove(read { $0.ownerQueuesOfIdle(kind) })
+    forgetEndedOwners()
+  }
+
+  private func remove(_ idle: [OwnerQueue]) {
     for start in stride(from: 0, to: idle.count, by: Self.ownerQueuesPerHold) {
       mutate { scheduler, _ in scheduler.removeIfIdle(idle[start..<min(idle.count, start + Self.ownerQueuesPerHold)]) }
     }
     DeferredReleases.add(contentsOf: idle)
-    forgetEndedOwners()
   }
 
   /// Linear in the owners that are suspended.

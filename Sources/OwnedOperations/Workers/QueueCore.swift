@@ -123,6 +123,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     var deferredReleases: [TakenWork] = []
     var departed: [OwnerQueue] = []
     var progress: QueueProgress?
+    var isSweepDue = false
 
     init(admitted: [Waiter], worker: DueWorker) {
       self.admitted = admitted
@@ -134,7 +135,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
 
   private func hasMoreDue(_ followUp: borrowing FollowUp) -> Bool {
     followUp.hasQuestion || !(scheduler.returning.isEmpty || Mutation.forgetsWhoReturns.isOn) || scheduler.hasReleases
-      || scheduler.hasDueWaiters
+      || scheduler.hasDueWaiters || scheduler.departures.mayBeMore
   }
 
   /// Decides whether a worker is due, and says in the hint what has come of the change.
@@ -153,6 +154,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     let due = DueWork(admitted: admitted, worker: takeWorker(followUp))
     if scheduler.hasDueWaiters { due.waiters = scheduler.takeDueWaiters() }
     due.progress = scheduler.takeDueProgress()
+    due.isSweepDue = scheduler.departures.mayBeMore
     swap(&due.deferredReleases, &scheduler.deferredReleases)
     swap(&due.departed, &scheduler.departures.ownerQueues)
     updateHint()
@@ -181,6 +183,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
       work.release()
     }
     due.progress?.tellInBackground()
+    if due.isSweepDue { mutate { scheduler, _ in scheduler.sweepOwnerQueues(now: Uptime.now) } }
   }
 
   /// Under the lock, which the driver's may be taken under: whoever sees work in the queue finds the step that runs it, too. Threads may
@@ -232,6 +235,8 @@ final class QueueReference: Sendable {
   let core: Borrowed<QueueCore>  // the queue keeps it
   /// Somebody has taken it upon himself to see to what the idle queue doesn't need.
   private let isToBeTidied = Atomic(false)
+  /// The same, for what it doesn't need if it rests for long.
+  private let isRestToBeTidied = Atomic(false)
 
   private struct Succession {
     /// There from the making of the facade on. Signalled when the queue has gone, and its heir is known; who has waited signals it again.
@@ -289,8 +294,16 @@ extension QueueReference: IdleQueue {
   func tidyUp() {
     // First: who finds the queue idle after the look has it looked at again.
     if !Mutation.idleQueueIsTidiedOnce.isOn { isToBeTidied.store(false, ordering: .releasing) }
-    whileThere { $0.tidyUp() }
+    let keepsSome = whileThere { $0.tidyUpSparingly() } ?? false
     if Mutation.idleQueueIsTidiedOnce.isOn { isToBeTidied.store(false, ordering: .releasing) }
+    if keepsSome { IdleQueues.noteRest(of: self) }
+  }
+
+  func claimRest() -> Bool { !isRestToBeTidied.exchange(true, ordering: .acquiringAndReleasing) }
+
+  func tidyUpRest() {
+    isRestToBeTidied.store(false, ordering: .releasing)  // first, as above
+    if whileThere({ $0.tidyUpRest() }) ?? false { IdleQueues.noteRest(of: self) }
   }
 }
 

@@ -65,7 +65,7 @@ extension Worker {
     currentOwnerQueue = ownerQueue
     switch consume work {
     case .ownerBlock(let body):
-      switch held.answer(for: ownerQueue) {
+      switch held.answer(for: ownerQueue.unretainedLifetime) {
       case .begins(let owner):
         beginNested(over)
         owner.with { body($0) }

@@ -63,12 +63,11 @@ extension Worker {
       endLate()
       // The deinit of the last owner is no body: it must not run with a work item in hand.
       if held.isHolding { held.letGo(unlessFor: batch.nextLifetime ?? nextNestedLifetime) }
-      guard let (index, work, flow) = batch.begin() else {
+      guard let (index, work, ownerQueue, lifetime) = batch.begin() else {
         if count > 0, !batch.nested.isEmpty { count += runNested(level, &held) }
         break
       }
-      let ownerQueue = flow.with { $0.unretainedOwnerQueue }
-      ownerQueue.with { ownerQueue in execute(work, at: index, ownerQueue, &held) }
+      ownerQueue.with { ownerQueue in execute(work, at: index, ownerQueue, lifetime, &held) }
       count += 1
       if hint.wantsAttention(at: level) { break }
     }
@@ -103,14 +102,16 @@ extension Worker {
   /// Runs one item. The item is over first, and what it captured is released when this returns: a deinit of the user's is no body, and may
   /// wait for the queue.
   @inline(__always)  // for each job
-  private func execute(_ work: consuming WorkItem, at index: Int, _ ownerQueue: OwnerQueue, _ held: inout HeldOwner) {
+  private func execute(
+    _ work: consuming WorkItem, at index: Int, _ ownerQueue: OwnerQueue, _ lifetime: Borrowed<OwnerLifetime>?, _ held: inout HeldOwner
+  ) {
     currentOwnerQueue = ownerQueue
     isInItem = true
     isItemOver = false
     defer { currentOwnerQueue = nil }
     switch consume work {
     case .ownerBlock(let body):
-      switch held.answer(for: ownerQueue) {
+      switch held.answer(for: lifetime) {
       case .begins(let owner):
         beginJob()
         owner.with { body($0) }
@@ -126,20 +127,20 @@ extension Worker {
       record.begin(piece, at: index, on: self)
     case let work:
       held.letGoInBackground()
-      execute(work, at: index, ownerQueue)
+      execute(work, at: index, lifetime)
     }
   }
 
-  private func execute(_ work: WorkItem, at index: Int, _ ownerQueue: OwnerQueue) {
+  private func execute(_ work: WorkItem, at index: Int, _ lifetime: Borrowed<OwnerLifetime>?) {
     switch work {
     case .ownerBlock, .record: end(index, .skipped)  // see above
     case .block(let body):
-      guard ownerQueue.mayStart else { return end(index, .skipped) }
+      guard OwnerQueue.mayStart(lifetime) else { return end(index, .skipped) }
       beginJob()
       body()
       if Mutation.capturesGoInTheBody.isOn { currentIndex = index } else { end(index, .succeeded) }
     case .leavingBlock(let body):
-      guard ownerQueue.mayStart else { return end(index, .skipped) }
+      guard OwnerQueue.mayStart(lifetime) else { return end(index, .skipped) }
       beginJob()
       let remains = body()
       end(index, .succeeded)

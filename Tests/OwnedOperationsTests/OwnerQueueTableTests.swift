@@ -1,0 +1,254 @@
+import Testing
+
+@testable import OwnedOperations
+
+/// How long a queue keeps what it knows of owners that have no work, and how it finds that again.
+@Suite(.timeLimit(.minutes(1))) struct OwnerQueueTableTests {
+  private final class Owner: OperationOwner, Sendable {
+    let lifetimeToken = OwnerLifetime.Token()
+  }
+
+  private func ownerQueue(of lifetime: OwnerLifetime) -> OwnerQueue {
+    OwnerQueue(lifetime: lifetime, home: lifetime, listener: nil, isSuspended: false)
+  }
+
+  /// Inserts so many, of owners with tokens, which the caller has to keep; and sweeps whenever that is due.
+  private func fill(_ table: inout OwnerQueueTable, _ count: Int, at time: UInt64) -> (owners: [Owner], swept: [OwnerQueue]) {
+    let owners = (0..<count).map { _ in Owner() }
+    var swept: [OwnerQueue] = []
+    for owner in owners {
+      table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime)
+      let found = table.isSweepDue ? table.sweep(now: time) : []
+      for unused in found { if let lifetime = unused.lifetime { table.remove(lifetime) } }
+      swept += found
+    }
+    return (owners, swept)
+  }
+
+  @Test func thoseWhoseEndIsAnnouncedAreKept() {
+    var table = OwnerQueueTable()
+    let (owners, swept) = fill(&table, 10_000, at: 1)
+    #expect(swept.isEmpty)
+    #expect(table.count == 10_000)
+    #expect(table[owners[0].lifetime]?.lifetime === owners[0].lifetime)
+  }
+
+  @Test func thoseThatHadNoWorkSinceTheLastSweepAreSweptWhenTheirRestIsOver() {
+    var table = OwnerQueueTable()
+    // The first sweep finds that all have just been made; others find that it is too early.
+    let first = fill(&table, 1_000, at: OwnerQueueTable.rest + 1)
+    #expect(first.swept.isEmpty)
+    table[first.owners[7].lifetime]?.changeUnfinished(by: 1)
+    table[first.owners[7].lifetime]?.changeUnfinished(by: -1)
+    let second = fill(&table, 1_000, at: 2 * OwnerQueueTable.rest + 2)
+    // Those that the first sweep has seen, when the 65th came, but for one that had work.
+    #expect(second.swept.count == 64)
+    #expect(!second.swept.contains { $0.lifetime === first.owners[7].lifetime })
+    #expect(table.count == 2_000 - 64)
+    withExtendedLifetime((first, second)) {}
+  }
+
+  @Test func thoseThatAreOnlyDroppedAreSweptWithoutWork() {
+    var table = OwnerQueueTable()
+    let lifetimes = (0..<65).map { _ in OwnerLifetime() }
+    for lifetime in lifetimes { table.insert(ownerQueue(of: lifetime), of: lifetime) }
+    table[lifetimes[3]]?.changeUnfinished(by: 1)
+    let isDue = table.isSweepDue
+    #expect(isDue)
+    let swept = table.sweep(now: 0)
+    #expect(swept.count == 64)
+    #expect(!swept.contains { $0.lifetime === lifetimes[3] })
+  }
+
+  @Test func whatIsKeptGivesUpWhatItNeedsNot() {
+    var table = OwnerQueueTable()
+    var pool = ChunkPool()
+    let (owners, _) = fill(&table, 2, at: 1)
+    let flow = table[owners[0].lifetime]?.makeFlow(at: PriorityLevel.of(.normal))
+    let batch = WorkBatch()
+    for _ in 0..<100 { flow?.work.append(.block {}, pool: &pool) }
+    while let flow, flow.work.count > 0 {
+      _ = batch.fill(from: flow, limit: 50, age: 1, pool: &pool)
+      batch.publish(level: 0)
+      while batch.begin() != nil {}
+      batch.empty()
+    }
+    #expect(flow?.work.capacity ?? 0 > 4)
+    #expect(table.restedSinceLook(&pool).isEmpty)  // both have just been made
+    #expect(flow?.work.capacity == 0)
+    flow?.work.append(.block {}, pool: &pool)
+    #expect(flow?.work.count == 1)
+    #expect(table.restedSinceLook(&pool).map { $0.lifetime === owners[1].lifetime } == [true])
+    withExtendedLifetime(owners) {}
+  }
+
+  @Test func aTableTellsTheKindsApart() {
+    var table = OwnerQueueTable()
+    let (owner, lifetime) = (Owner(), OwnerLifetime())
+    #expect(owner.lifetime.isEndAnnounced)
+    #expect(OwnerLifetime.process.isEndAnnounced)
+    #expect(!lifetime.isEndAnnounced)
+    var hasAnnounced = table.hasAnnounced
+    #expect(!hasAnnounced)
+    table.insert(ownerQueue(of: lifetime), of: lifetime)
+    hasAnnounced = table.hasAnnounced
+    #expect(!hasAnnounced)
+    table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime)
+    hasAnnounced = table.hasAnnounced
+    #expect(hasAnnounced)
+    #expect(table.idle(.dropped).map { $0.lifetime === lifetime } == [true])
+    #expect(table.idle(.announced).map { $0.lifetime === owner.lifetime } == [true])
+    #expect(table.idle(.all).count == 2)
+    table.remove(owner.lifetime)
+    table.remove(lifetime)
+    #expect(table.count == 0)
+  }
+
+  // MARK: Queues
+
+  @Test func anIdleQueueKeepsWhatItKnowsOfOwnersUntilItHasRested() {
+    let queue = OwnerScopedQueue()
+    let owner = Owner()
+    queue.async(owner: owner) { _ in }
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    #expect(queue.core.tidyUpSparingly())
+    #expect(queue.snapshot.ownerQueues == 1)
+    #expect(queue.core.tidyUpRest())  // its rest begins
+    #expect(queue.snapshot.ownerQueues == 1)
+    queue.async(owner: owner) { _ in }
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    #expect(queue.core.tidyUpRest())  // begins anew
+    #expect(queue.snapshot.ownerQueues == 1)
+    #expect(!queue.core.tidyUpRest())
+    #expect(queue.snapshot.ownerQueues == 0)
+  }
+
+  @Test func aQueueThatIsUsedNowAndThenForgetsOwnersThatHadNoWork() {
+    let queue = OwnerScopedQueue()
+    let owners = (0..<50).map { _ in Owner() }  // too few for a sweep
+    for owner in owners { queue.async(owner: owner) { _ in } }
+    for expected in [50, 1, 1] {
+      #expect(queue.becomesIdle())
+      #expect(eventually { queue.snapshot.activeWorkers == 0 })
+      #expect(queue.core.tidyUpRest())
+      #expect(queue.snapshot.ownerQueues == expected)
+      queue.async(owner: owners[5]) { _ in }
+    }
+    #expect(queue.becomesIdle())
+    withExtendedLifetime(owners) {}
+  }
+
+  @Test func aQueueThatGoesLeavesAllLifetimes() {
+    let owners = (0..<1_000).map { _ in Owner() }
+    do {
+      let queue = OwnerScopedQueue()
+      for owner in owners { queue.async(owner: owner) { _ in } }
+      #expect(queue.becomesIdle())
+    }
+    #expect(eventually { owners.allSatisfy { $0.lifetime.memberCount == 0 } })
+  }
+
+  @Test func whoIsOnlyDroppedEndsThoughOthersAreKept() {
+    let queue = OwnerScopedQueue()
+    let (owner, ended) = (Owner(), Counter())
+    queue.async(owner: owner) { _ in }
+    do {
+      let lifetime = OwnerLifetime()
+      lifetime.onEnd { _ in ended.add() }
+      queue.async(lifetime: lifetime) {}
+    }
+    #expect(eventually { ended.value == 1 })
+    #expect(queue.snapshot.ownerQueues == 1)
+    withExtendedLifetime(owner) {}
+  }
+
+  @Test func whatIsKnownOfAnOwnerGoesWithItThoughTheQueueRests() {
+    let queue = OwnerScopedQueue()
+    var owner: Owner? = Owner()
+    weak let lifetime = owner?.lifetime
+    if let owner { queue.async(owner: owner) { _ in } }
+    #expect(queue.becomesIdle())
+    owner = nil
+    #expect(eventually { queue.snapshot.ownerQueues == 0 && lifetime == nil })
+  }
+
+  // MARK: The place of the first
+
+  @Test func thePlaceIsTheFirstClaimantsUntilItIsGivenUp() {
+    let place = ClaimedPlace()
+    let (first, second) = (Counter(), Counter())
+    let (object, other) = (Counter(), Counter())
+    #expect(place.value(of: first, Counter.self) == nil)
+    place.claim(for: first, object)
+    place.claim(for: second, other)
+    place.claim(for: first, other)
+    #expect(place.value(of: first, Counter.self)?.address == Borrowed(object).address)
+    #expect(place.value(of: second, Counter.self) == nil)
+    place.setCold(true)
+    place.prefetch()
+    #expect(place.value(of: first, Counter.self)?.address == Borrowed(object).address)
+    place.giveUp(by: second, other)
+    place.giveUp(by: first, other)
+    #expect(place.value(of: first, Counter.self)?.address == Borrowed(object).address)
+    place.giveUp(by: first, object)
+    #expect(place.value(of: first, Counter.self) == nil)
+    place.claim(for: second, other)
+    #expect(place.value(of: second, Counter.self)?.address == Borrowed(other).address)
+  }
+
+  /// A hold is an object's, and both lifetimes have the same.
+  @Test func twoLifetimesOfOneObjectAreKeptApart() {
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let (owner, further) = (Owner(), OwnerLifetime())
+    #expect(owner.lifetime.bind(owner) && further.bind(owner))
+    let ran = Counter()
+    for number in 0..<4 {
+      let lifetime = number % 2 == 0 ? owner.lifetime : further
+      queue.async(lifetime: lifetime) { ran.add(number % 2 == 0 ? 1 : 100) }
+    }
+    #expect(queue.snapshot(of: owner.lifetime)?.items == 2)
+    #expect(queue.snapshot(of: further)?.items == 2)
+    further.end()
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(ran.value == 2)
+    #expect(eventually { queue.snapshot.ownerQueues == 1 })
+    queue.async(lifetime: owner.lifetime) { ran.add() }
+    #expect(queue.becomesIdle())
+    #expect(ran.value == 3)
+  }
+
+  /// Each phase has an owner queue of the owner; the place is the first's.
+  @Test func workIsFoundAgainAcrossBarriers() {
+    let queue = OwnerScopedQueue()
+    let (owner, other) = (Owner(), Owner())
+    let order = Journal<Int>()
+    for number in 0..<50 {
+      queue.async(owner: owner) { _ in order.write(number) }
+      queue.async(owner: other) { _ in }
+      if number % 7 == 6 { queue.addBarrier(owner: owner) { _ in } }
+      if number == 25 { #expect(queue.becomesIdle()) }
+    }
+    #expect(queue.becomesIdle())
+    #expect(order.entries.sorted() == Array(0..<50))
+    owner.lifetime.end()
+    queue.async(owner: owner) { _ in order.write(50) }
+    #expect(queue.becomesIdle())
+    #expect(order.entries.count == 50)
+    withExtendedLifetime((owner, other)) {}
+  }
+
+  /// Of an object that is gone, and a queue, whose addresses others may have by now.
+  @Test func queuesThatComeAndGoLeaveThePlaceToOthers() {
+    let (owner, ran) = (Owner(), Counter())
+    for _ in 0..<200 {
+      let queue = OwnerScopedQueue()
+      queue.async(owner: owner) { _ in ran.add() }
+      #expect(queue.becomesIdle())
+    }
+    #expect(ran.value == 200)
+  }
+}
