@@ -35,8 +35,11 @@ struct ClaimedPlace: ~Copyable {
 
   /// Puts the object here, whom the claimant keeps, unless another was first.
   func claim(for claimant: AnyObject, _ object: AnyObject) {
-    guard self.claimant.load(ordering: .relaxed) == 0,
+    guard self.claimant.load(ordering: .relaxed) == 0 else { return }
+    if Mutation.placeIsTakenFromAnother.isOn { self.claimant.store(Self.word(claimant), ordering: .relaxed) }
+    guard
       self.claimant.compareExchange(expected: 0, desired: Self.word(claimant), ordering: .acquiring).exchanged
+        || Mutation.placeIsTakenFromAnother.isOn
     else { return }
     value.store(Self.word(object), ordering: .relaxed)
   }

@@ -334,6 +334,10 @@ enum Mutation: String, CaseIterable {
   /// Of two who make an object that is made when it is needed each has its own.
   case lazyObjectIsMadeTwice  // anObjectIsMadeOnce
 
+  // Where a queue finds what it knows of an owner: PlaceModelTests
+  /// Who has seen that a place is nobody's takes it, whoever was quicker.
+  case placeIsTakenFromAnother
+
   #if OWNED_OPERATIONS_MODEL
     private static let active = ProcessInfo.processInfo.environment["MODEL_MUTATION"].flatMap(Mutation.init)
     var isOn: Bool { Self.active == self }
