@@ -68,7 +68,7 @@ extension QueueCore {
     forgetEndedOwners()
   }
 
-  private func remove(_ idle: [OwnerQueue]) {
+  private func remove(_ idle: consuming [OwnerQueue]) {
     for start in stride(from: 0, to: idle.count, by: Self.ownerQueuesPerHold) {
       mutate { scheduler, _ in scheduler.removeIfIdle(idle[start..<min(idle.count, start + Self.ownerQueuesPerHold)]) }
     }

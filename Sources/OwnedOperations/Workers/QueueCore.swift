@@ -154,7 +154,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     let due = DueWork(admitted: admitted, worker: takeWorker(followUp))
     if scheduler.hasDueWaiters { due.waiters = scheduler.takeDueWaiters() }
     due.progress = scheduler.takeDueProgress()
-    due.isSweepDue = scheduler.departures.mayBeMore
+    swap(&due.isSweepDue, &scheduler.departures.mayBeMore)  // whoever made too many looks for those to remove
     swap(&due.deferredReleases, &scheduler.deferredReleases)
     swap(&due.departed, &scheduler.departures.ownerQueues)
     updateHint()
@@ -183,8 +183,10 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
       work.release()
     }
     due.progress?.tellInBackground()
-    if due.isSweepDue { mutate { scheduler, _ in scheduler.sweepOwnerQueues(now: Uptime.now) } }
+    if due.isSweepDue { sweepOwnerQueues(now: Uptime.now) }
   }
+
+  private func sweepOwnerQueues(now: UInt64) { mutate { scheduler, _ in scheduler.sweepOwnerQueues(now: now) } }
 
   /// Under the lock, which the driver's may be taken under: whoever sees work in the queue finds the step that runs it, too. Threads may
   /// come a moment later, a driver is asked to run what there is.
