@@ -17,12 +17,22 @@ import Testing
     let owners = (0..<count).map { _ in Owner() }
     var swept: [OwnerQueue] = []
     for owner in owners {
-      table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime)
+      table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: true)
       let found = table.isSweepDue ? table.sweep(now: time) : []
       for unused in found { if let lifetime = unused.lifetime { table.remove(lifetime) } }
       swept += found
     }
     return (owners, swept)
+  }
+
+  @Test func thoseOfOwnersThatNeverComeBackAreSweptWithoutWork() {
+    var table = OwnerQueueTable()
+    let owners = (0..<65).map { _ in Owner() }
+    for owner in owners { table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: false) }
+    table[owners[3].lifetime]?.changeUnfinished(by: 1)
+    let swept = table.sweep(now: 0)
+    #expect(swept.count == 64)
+    #expect(!swept.contains { $0.lifetime === owners[3].lifetime })
   }
 
   @Test func thoseWhoseEndIsAnnouncedAreKept() {
@@ -51,7 +61,7 @@ import Testing
   @Test func thoseThatAreOnlyDroppedAreSweptWithoutWork() {
     var table = OwnerQueueTable()
     let lifetimes = (0..<65).map { _ in OwnerLifetime() }
-    for lifetime in lifetimes { table.insert(ownerQueue(of: lifetime), of: lifetime) }
+    for lifetime in lifetimes { table.insert(ownerQueue(of: lifetime), of: lifetime, isBack: false) }
     table[lifetimes[3]]?.changeUnfinished(by: 1)
     let isDue = table.isSweepDue
     #expect(isDue)
@@ -90,10 +100,10 @@ import Testing
     #expect(!lifetime.isEndAnnounced)
     var hasAnnounced = table.hasAnnounced
     #expect(!hasAnnounced)
-    table.insert(ownerQueue(of: lifetime), of: lifetime)
+    table.insert(ownerQueue(of: lifetime), of: lifetime, isBack: false)
     hasAnnounced = table.hasAnnounced
     #expect(!hasAnnounced)
-    table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime)
+    table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: true)
     hasAnnounced = table.hasAnnounced
     #expect(hasAnnounced)
     #expect(table.idle(.dropped).map { $0.lifetime === lifetime } == [true])
@@ -120,7 +130,12 @@ import Testing
     queue.async(owner: owner) { _ in }
     #expect(queue.becomesIdle())
     #expect(eventually { queue.snapshot.activeWorkers == 0 })
-    #expect(queue.core.tidyUpSparingly())
+    #expect(!queue.core.tidyUpSparingly())  // it may never come back
+    #expect(queue.snapshot.ownerQueues == 0)
+    queue.async(owner: owner) { _ in }
+    #expect(queue.becomesIdle())
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    #expect(queue.core.tidyUpSparingly())  // it has
     #expect(queue.snapshot.ownerQueues == 1)
     #expect(queue.core.tidyUpRest())  // its rest begins
     #expect(queue.snapshot.ownerQueues == 1)
@@ -143,14 +158,23 @@ import Testing
       #expect(!isSweepLeft)
     }
     #expect(queue.becomesIdle())
-    #expect(queue.snapshot.ownerQueues == 200)
+    #expect(queue.snapshot.ownerQueues < 200)  // nobody has come back
+    for owner in owners { queue.async(owner: owner) { _ in } }
+    for owner in owners { queue.async(owner: owner) { _ in } }
+    #expect(queue.becomesIdle())
+    #expect(queue.snapshot.ownerQueues > 100)  // all have
     withExtendedLifetime(owners) {}
   }
 
   @Test func aQueueThatIsUsedNowAndThenForgetsOwnersThatHadNoWork() {
     let queue = makeQueue()
     let owners = (0..<50).map { _ in Owner() }  // too few for a sweep
-    for owner in owners { queue.async(owner: owner) { _ in } }
+    for _ in 0..<2 {
+      for owner in owners { queue.async(owner: owner) { _ in } }
+      #expect(queue.becomesIdle())
+      #expect(eventually { queue.snapshot.activeWorkers == 0 })
+      _ = queue.core.tidyUpSparingly()
+    }
     for expected in [50, 1, 1] {
       #expect(queue.becomesIdle())
       #expect(eventually { queue.snapshot.activeWorkers == 0 })
@@ -175,7 +199,13 @@ import Testing
   @Test func whoIsOnlyDroppedEndsThoughOthersAreKept() {
     let queue = OwnerScopedQueue()
     let (owner, ended) = (Owner(), Counter())
-    queue.async(owner: owner) { _ in }
+    for _ in 0..<2 {
+      queue.async(owner: owner) { _ in }
+      #expect(queue.becomesIdle())
+      #expect(eventually { queue.snapshot.activeWorkers == 0 })
+      _ = queue.core.tidyUpSparingly()
+    }
+    #expect(queue.snapshot.ownerQueues == 1)  // it came back
     do {
       let lifetime = OwnerLifetime()
       lifetime.onEnd { _ in ended.add() }
@@ -218,6 +248,10 @@ import Testing
     #expect(place.value(of: first, Counter.self) == nil)
     place.claim(for: second, other)
     #expect(place.value(of: second, Counter.self)?.address == Borrowed(other).address)
+    let wasLeft = place.isLeft
+    place.giveUp(by: second, other)
+    let isLeft = place.isLeft
+    #expect(!wasLeft && isLeft)
   }
 
   /// A hold is an object's, and both lifetimes have the same.

@@ -30,8 +30,8 @@ extension BarrierPhase {
     return sweep(level, pool: &pool)
   }
 
-  /// Linear in the items of the level, and in the owners that the phase knows. As many have to die before the next sweep as this one leaves,
-  /// and one for so many owners, so the cost for each that dies is constant.
+  /// Linear in the items of the level, and in the owners that the phase knows. As many have to die before the next sweep as this one
+  /// leaves, and one for so many owners, so the cost for each is constant.
   private func sweep(_ level: Int, pool: inout ChunkPool) -> [TakenWork] {
     // Asked once: an operation may finish meanwhile.
     var isAlive: [ObjectIdentifier: [Bool]] = [:]

@@ -112,7 +112,7 @@ final class BarrierPhase {
   private func makeOwnerQueue(for lifetime: OwnerLifetime, _ make: (OwnerLifetime) -> OwnerQueue) -> OwnerQueue? {
     let ownerQueue = make(lifetime)
     guard lifetime.join(ownerQueue) else { return nil }
-    ownerQueues.insert(ownerQueue, of: lifetime)
+    ownerQueues.insert(ownerQueue, of: lifetime, isBack: lifetime.unretainedHold?.with { $0.place.isLeft } ?? false)
     if ownerQueues.isSweepDue { departures.mayBeMore = true }
     return ownerQueue
   }
@@ -140,8 +140,11 @@ final class BarrierPhase {
     ownerQueues.visit(body)
   }
 
-  /// Whether it keeps owner queues that keep no lifetime from ending.
-  var hasAnnouncedOwnerQueues: Bool { ownerQueues.hasAnnounced }
+  /// See `OwnerQueueTable.judge`.
+  func judgesOwnersToComeBack() -> Bool { ownerQueues.judge() }
+
+  /// Whether it keeps owner queues without work that keep no lifetime from ending.
+  var keepsOwnerQueues: Bool { ownerQueues.keepsAnnounced && ownerQueues.hasAnnounced }
 
   /// Those that had no work since the last look, or sweep.
   func restedOwnerQueues(_ pool: inout ChunkPool) -> [OwnerQueue] { ownerQueues.restedSinceLook(&pool) }

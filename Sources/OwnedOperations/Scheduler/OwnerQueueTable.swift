@@ -3,13 +3,15 @@
 /// An owner queue without work is kept for the owner's next: to make one, have it join its lifetime and take it apart again costs several
 /// times what a job does. How long it is kept depends on its lifetime, which it keeps in turn.
 ///
-/// - Where the end is announced, it goes with the owner; or when the queue has rested for long (`QueueCore.tidyUpRest`); or in a sweep, if
-///   it had no work since the last look.
 /// - A lifetime that is only dropped ends when nobody keeps it. Its owner queue goes in a sweep, or as soon as the queue has no work.
+/// - Where the end is announced, so does it, unless owners come back: half of those that were made since the last judgement, or more, had
+///   been given up before. What is kept has to be told of the owner's end, which costs more than to make it for one who never comes back.
+/// - If they do, it goes with the owner; or when the queue has rested for long (`QueueCore.tidyUpRest`); or in a sweep, if it had no work
+///   since the last look.
 ///
 /// A sweep is due when there are more than twice as many of a kind as the last one has left. So the cost for each owner queue made is
-/// constant. The announced are passed by until `rest` is over since the last: else owners that come again and again, but many of them,
-/// would be taken for those that don't.
+/// constant. Those that come back are passed by until `rest` is over since the last: else owners that come again and again, but many of
+/// them, would be taken for those that don't.
 struct OwnerQueueTable: ~Copyable {
   /// Lifetimes, by what becomes of them.
   enum Kind {
@@ -33,6 +35,9 @@ struct OwnerQueueTable: ~Copyable {
   private var announced = Part()
   private var dropped = Part()
   private var lastSweep: UInt64 = 0
+  private var (made, back) = (0, 0)
+  /// As last judged.
+  private(set) var keepsAnnounced = false
   /// In nanoseconds.
   static let rest: UInt64 = 5_000_000_000
 
@@ -45,8 +50,15 @@ struct OwnerQueueTable: ~Copyable {
     lifetime.isEndAnnounced ? announced.byLifetime[lifetime] : dropped.byLifetime[lifetime]
   }
 
-  mutating func insert(_ ownerQueue: OwnerQueue, of lifetime: OwnerLifetime) {
-    if lifetime.isEndAnnounced { announced.byLifetime[lifetime] = ownerQueue } else { dropped.byLifetime[lifetime] = ownerQueue }
+  /// - Parameter isBack: one of the owner's has been given up.
+  mutating func insert(_ ownerQueue: OwnerQueue, of lifetime: OwnerLifetime, isBack: Bool) {
+    if lifetime.isEndAnnounced {
+      made += 1
+      if isBack { back += 1 }
+      announced.byLifetime[lifetime] = ownerQueue
+    } else {
+      dropped.byLifetime[lifetime] = ownerQueue
+    }
   }
 
   mutating func remove(_ lifetime: OwnerLifetime) {
@@ -57,12 +69,20 @@ struct OwnerQueueTable: ~Copyable {
 
   var isSweepDue: Bool { announced.isSweepDue || dropped.isSweepDue }
 
+  /// Whether owners come back, as far as can be told from those that came since this was asked last.
+  mutating func judge() -> Bool {
+    if made > 0 { keepsAnnounced = 2 * back >= made }
+    (made, back) = (0, 0)
+    return keepsAnnounced
+  }
+
   /// Looks for those that are kept without need, if a sweep is due. Linear in the kind.
   /// - Parameter now: in nanoseconds of `Uptime`.
   /// - Returns: those, which the caller is to remove.
   mutating func sweep(now: UInt64) -> [OwnerQueue] {
     let swept = dropped.isSweepDue ? dropped.sweep { $0.isIdle } : []
     guard announced.isSweepDue else { return swept }
+    guard judge() else { return swept + announced.sweep { $0.isIdle } }
     guard now > lastSweep + Self.rest else { return swept + announced.sweep { _ in false } }
     lastSweep = now
     return swept + announced.sweep { $0.hasRestedSinceLook && $0.isIdle }

@@ -103,7 +103,10 @@ extension Scheduler {
   func ownerQueuesOfIdle(_ kind: OwnerQueueTable.Kind) -> [OwnerQueue] { unfinished == 0 ? phases[0].idleOwnerQueues(kind) : [] }
 
   /// Whether an idle queue has something that it may soon want again. One that is busy has not: its next rest is another.
-  var keepsSomeWhileIdle: Bool { hasRunOut && phases[0].hasAnnouncedOwnerQueues }
+  var keepsSomeWhileIdle: Bool { hasRunOut && phases[0].keepsOwnerQueues }
+
+  /// What a queue that has become idle gives up at once.
+  func kindToTidyUp() -> OwnerQueueTable.Kind { phases[0].judgesOwnersToComeBack() ? .dropped : .all }
 
   /// - Returns: `keepsSomeWhileIdle`.
   mutating func beginRest() -> Bool {

@@ -30,8 +30,13 @@ struct ClaimedPlace: ~Copyable {
     if (word & Self.isCold != 0) != isCold { value.store(word ^ Self.isCold, ordering: .relaxed) }
   }
 
+  /// Whether it is nobody's, and was somebody's.
+  var isLeft: Bool { value.load(ordering: .relaxed) == Self.isLeft }
+
   /// A bit of `value`.
   private static let isCold: UInt = 1
+  /// A `value` that is no address.
+  private static let isLeft: UInt = 2
 
   /// Puts the object here, whom the claimant keeps, unless another was first.
   func claim(for claimant: AnyObject, _ object: AnyObject) {
@@ -49,7 +54,7 @@ struct ClaimedPlace: ~Copyable {
     guard self.claimant.load(ordering: .relaxed) == Self.word(claimant),
       value.load(ordering: .relaxed) & ~Self.isCold == Self.word(object)
     else { return }
-    value.store(0, ordering: .relaxed)
+    value.store(Self.isLeft, ordering: .relaxed)
     self.claimant.store(0, ordering: .releasing)
   }
 

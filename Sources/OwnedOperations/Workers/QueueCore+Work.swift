@@ -40,10 +40,10 @@ extension QueueCore {
     withExtendedLifetime(resting) { removeIdleOwnerQueues(kind) }
   }
 
-  /// The same, but for what it may soon want again: owner queues that keep no lifetime from ending.
+  /// The same, but for what it may soon want again: owner queues that keep no lifetime from ending, if owners come back.
   /// - Returns: whether it has any. Then `tidyUpRest` is to be called when the queue has rested for some time.
   func tidyUpSparingly() -> Bool {
-    tidyUp(.dropped)
+    tidyUp(note { $0.kindToTidyUp() })
     return read { $0.keepsSomeWhileIdle }
   }
 
