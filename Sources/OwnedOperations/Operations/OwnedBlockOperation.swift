@@ -45,6 +45,7 @@ public final class OwnedBlockOperation: OwnedOperation, @unchecked Sendable {  /
   override func releaseWork() {
     if let body = takeBody() { DeferredReleases.add(consume body) }
   }
+  override var isSpent: Bool { load().isFinished && keepsNothing }
   override var mayHaveCondition: Bool { false }
   override var ignoresCancellation: Bool { true }
 }

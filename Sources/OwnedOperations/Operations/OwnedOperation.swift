@@ -143,6 +143,12 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// for deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}
 
+  /// Whether it has finished, and whoever lets go of the last reference to it runs no code of the user's.
+  var isSpent: Bool { false }
+
+  /// Whether nothing of the user's goes with it, and it isn't the last that keeps its lifetime from ending.
+  final var keepsNothing: Bool { lifetime.isEndAnnounced && lock.withLock { extras == nil && dependencyCell == nil } }
+
   /// Whether what is left of its task is on its way to its end, and needs no permit. Asked under a scheduler's lock; once true, for good.
   var isTaskCancelled: Bool { load().isCancelled }
 

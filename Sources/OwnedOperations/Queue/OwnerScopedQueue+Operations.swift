@@ -38,10 +38,12 @@ extension OwnerScopedQueue: OperationScheduler {
 
   /// One of ours, which is most usual. Costs no arrays.
   func add(_ operation: OwnedOperation) throws(OwnerScopedQueueError) {
-    if let refusal = core.mutate({ scheduler, _ in scheduler.add(operation, to: self) }) {
+    let (refusal, added) = core.mutate { scheduler, _ in (scheduler.add(operation, to: self), scheduler.statistics.enqueued) }
+    if let refusal {
       refusal.settle()
       throw refusal.error
     }
+    core.takeBackOne(turn: added)
     operation.lifetime.ownerHold?.lookAgainIfHeldBack()
     if operation.isCancelled { _ = operation.startIfReady() }
   }

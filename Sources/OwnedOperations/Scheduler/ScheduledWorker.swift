@@ -40,6 +40,8 @@ class ScheduledWorker: BlockingObserver {
   final var batchesWithoutAddition = 0
   /// What they used of the processor; nil if that was not measured.
   final var lastUse: ProcessorShare.Use?
+  /// It has given back operations since it had nothing to run, and has to see what has become of them before it leaves.
+  final var hasGivenBack = false
   /// Whose work runs. It executes, so the owner queue is there.
   @Uncounted final var currentOwnerQueue: OwnerQueue?
 

@@ -332,7 +332,7 @@ struct Scheduler: ~Copyable {
       return .letOthersRun
     }
     if take(for: worker) { return .run }
-    if hasReleases { return .lookAgain }
+    if hasReleases || worker.hasGivenBack { return .lookAgain }
     worker.endDrain()
     if Mutation.leavesInASecondHold.isOn { return .leaveLater }
     return .leave(isLast: leave(worker))

@@ -12,6 +12,7 @@ extension OwnedOperation: WorkRecord {
     worker.run(self, at: index)
     // May run the owner's deinit, which is no body.
     if holdsOwner, !isExecuting { endForOwner() }
+    worker.giveBackIfSpent(self)
   }
 
   var driverName: String? { label }

@@ -51,6 +51,7 @@ final class Worker: DueWorker {
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.
   let ownerFrame = RawStorage<OwnerBodyFrame>(capacity: 1)
+  private var operationsGivenBack: UInt = 0
   private var nodeOwner = NodeOwner()
 
   var core: QueueCore { borrowedCore.object }
@@ -126,6 +127,21 @@ final class Worker: DueWorker {
     core.run(operation, at: batch.level)
     currentOperation = nil
     end(index, .countsItself)
+  }
+
+  /// The item is over, and was all that the worker has to do with the operation.
+  func giveBackIfSpent(_ operation: OwnedOperation) {
+    guard operation.isSpent, !hint.flags.isEmpty || batch.hasItems, core.driver == nil, !Haste.isForced else { return }
+    hasGivenBack = true
+    operationsGivenBack &+= 1
+    core.giveBack(operation, turn: operationsGivenBack)
+  }
+
+  /// There was nothing more to run.
+  func takeBackAll() {
+    guard hasGivenBack else { return }
+    hasGivenBack = false
+    core.takeBackAll()
   }
 
   /// The item goes back to where it came from, until somebody else holds its owner.

@@ -21,7 +21,9 @@ extension Worker {
       let isTimeUp = last != .nothing && deadline != .max && Uptime.now > deadline
       switch core.mutate({ scheduler, _ in scheduler.nextStep(of: self, after: last, isTimeUp: isTimeUp) }) {
       case .run: last = runOnce(core.hint)
-      case .lookAgain: last = .nothing
+      case .lookAgain:
+        takeBackAll()
+        last = .nothing
       case .letOthersRun:
         dispatch()
         return false

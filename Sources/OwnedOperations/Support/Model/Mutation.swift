@@ -338,6 +338,12 @@ enum Mutation: String, CaseIterable {
   /// Who has seen that a place is nobody's takes it, whoever was quicker.
   case placeIsTakenFromAnother
 
+  // Operations on their way back to who adds others: TrayModelTests
+  /// Who finds an object in a tray takes it, and then says that it is not there any more.
+  case trayGivesTwice
+  /// When the timer goes off, it says that it isn't set any more after it has taken what there is.
+  case trayForgetsItsTimer
+
   #if OWNED_OPERATIONS_MODEL
     private static let active = ProcessInfo.processInfo.environment["MODEL_MUTATION"].flatMap(Mutation.init)
     var isOn: Bool { Self.active == self }
