@@ -30,6 +30,27 @@ import Testing
     }
   }
 
+  /// What a queue knew of an owner that has gone becomes another's, with nothing of what it was.
+  @Test func whatWasAnOwnersIsAnothersThen() {
+    ModelExplorer("queue: async, end, async of another").exploreQueue(preemptions: 2, reduces: true) { run, scene in
+      let (first, second) = (OwnerLifetime.Token(), OwnerLifetime.Token())
+      let ran = ModelFlag()
+      run.concurrently(
+        (
+          "adder",
+          {
+            scene.queue.async(lifetime: first.lifetime) {}
+            first.lifetime.end()
+            scene.queue.async(lifetime: second.lifetime) { ran.isSet = true }
+            scene.wait()
+          }
+        ))
+      run.expect(ran.isSet, "the other's did not run")
+    } atEnd: { run, scene in
+      run.expect(scene.queue.operationCount == 0, "\(scene.queue.operationCount) are left")
+    }
+  }
+
   /// The owner's only job is over, and the queue knows it still.
   @Test func whatIsAddedWhileAnIdleOwnerEndsIsReleased() {
     ModelExplorer("queue: async, wait, async, suspended | end").exploreQueue(preemptions: 3, reduces: true) { run, scene in

@@ -19,7 +19,6 @@ import Testing
     for owner in owners {
       table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: true)
       let found = table.isSweepDue ? table.sweep(now: time) : []
-      for unused in found { if let lifetime = unused.lifetime { table.remove(lifetime) } }
       swept += found
     }
     return (owners, swept)
@@ -148,22 +147,93 @@ import Testing
     #expect(queue.snapshot.ownerQueues == 0)
   }
 
-  /// Whoever makes too many looks at them, once.
+  /// A worker looks at them when there are too many, and if none has come to it, whoever makes the next.
   @Test func aQueueOfManyOwnersHasNoSweepLeft() {
     let queue = makeQueue()
     let owners = (0..<200).map { _ in Owner() }
     for owner in owners {
       queue.async(owner: owner) { _ in }
-      let isSweepLeft = queue.core.read { $0.departures.mayBeMore }
+      let isSweepLeft = queue.core.read { $0.departures.isSweepOverdue }
       #expect(!isSweepLeft)
+      #expect(queue.becomesIdle())
     }
-    #expect(queue.becomesIdle())
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    let isSweepLeft = queue.core.read { $0.departures.isSweepDue }
+    #expect(!isSweepLeft)
     #expect(queue.snapshot.ownerQueues < 200)  // nobody has come back
     for owner in owners { queue.async(owner: owner) { _ in } }
     for owner in owners { queue.async(owner: owner) { _ in } }
     #expect(queue.becomesIdle())
     #expect(queue.snapshot.ownerQueues > 100)  // all have
     withExtendedLifetime(owners) {}
+  }
+
+  /// What the queue knew of those that have gone is used for those that come, until it rests.
+  @Test func ownersThatComeHaveWhatOthersHaveLeft() {
+    let queue = makeQueue()
+    var owners = (0..<66).map { _ in Owner() }
+    for owner in owners {
+      queue.async(owner: owner) { _ in }
+      #expect(queue.becomesIdle())
+    }
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    let spares = queue.core.read { $0.departures.spareCount }
+    #expect(spares >= 64)
+    let ran = Counter()
+    owners = (0..<spares).map { _ in Owner() }
+    queue.isSuspended = true
+    for owner in owners { queue.async(owner: owner) { _ in ran.add() } }
+    let left = queue.core.read { $0.departures.spareCount }
+    #expect(left == 0)
+    let ended = owners.removeLast().lifetime
+    #expect(!ended.isAlive)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(ran.value == spares - 1)
+    #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    queue.core.tidyUp()
+    let kept = queue.core.read { $0.departures.spareCount }
+    #expect(kept == 0)
+  }
+
+  /// One that was suspended, and one that has ended, leave nothing of that to the next.
+  @Test func whatOthersHaveLeftIsAsNew() {
+    let (owner, other) = (Owner(), Owner())
+    let ownerQueue = OwnerQueue(lifetime: owner.lifetime, home: owner.lifetime, listener: nil, isSuspended: true)
+    ownerQueue.hasEnded = true
+    ownerQueue.isHeldBack = true
+    ownerQueue.isRemoved = true
+    ownerQueue.cancelledUpTo = 7
+    let flow = ownerQueue.makeFlow(at: 2)
+    let withTickets = ownerQueue.makeFlow(at: 3)
+    withTickets.voidTickets = 1
+    _ = ownerQueue.makeFlow(of: LineKey())
+    ownerQueue.becomeSpare()
+    ownerQueue.dropFlowsInUse()
+    ownerQueue.begin(for: other.lifetime, home: other.lifetime, isSuspended: false)
+    #expect(ownerQueue.lifetime === other.lifetime)
+    #expect(ownerQueue.unretainedLifetime?.address == ownerQueue.unretainedHome.address)
+    #expect(!ownerQueue.isSuspended && !ownerQueue.hasEnded && !ownerQueue.isHeldBack && !ownerQueue.isRemoved)
+    #expect(ownerQueue.cancelledUpTo == 0)
+    #expect(!ownerQueue.hasLines)
+    #expect(ownerQueue.makeFlow(at: 2) !== withTickets)
+    #expect(ownerQueue.makeFlow(at: 3) !== withTickets)  // which the run queue would meet
+    #expect(flow.unretainedOwnerQueue.address == Borrowed(ownerQueue).address)
+  }
+
+  /// What somebody still holds, who is about to tell it of an end, say, and what keeps a lifetime from ending is no other owner's.
+  @Test func whatIsStillInUseIsLeftToNobody() {
+    let (owner, dropped) = (Owner(), OwnerLifetime())
+    let held = ownerQueue(of: owner.lifetime)
+    var departed = [held, ownerQueue(of: owner.lifetime), ownerQueue(of: dropped)]
+    #expect(departed.allSatisfy { $0.lifetime?.join($0) ?? false })
+    var departing: [OwnerQueue] = []
+    swap(&departed, &departing)
+    let spares = OwnerQueueDepartures.complete(consume departing)
+    #expect(spares.count == 1)
+    #expect(spares.allSatisfy { $0 !== held && $0.lifetime == nil })
+    #expect(owner.lifetime.memberCount == 0)
+    #expect(dropped.memberCount == 0)
   }
 
   @Test func aQueueThatIsUsedNowAndThenForgetsOwnersThatHadNoWork() {

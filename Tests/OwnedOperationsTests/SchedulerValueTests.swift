@@ -378,7 +378,7 @@ private final class ScheduledQueue {
 
   deinit {
     scheduler.deferredReleases += scheduler.phases.flatMap { $0.removeAllOwnerQueues() }
-    OwnerQueueDepartures.complete(scheduler.departures.ownerQueues)
+    _ = OwnerQueueDepartures.complete(scheduler.departures.ownerQueues)
     for work in scheduler.deferredReleases { work.release() }
   }
 
@@ -401,7 +401,7 @@ private final class ScheduledQueue {
     body(&scheduler, &followUp)
     var outcome = Outcome()
     outcome.admitted = scheduler.admitReturning().count
-    outcome.worker = (followUp.worker?.object ?? scheduler.workerToDispatch()) as? Worker
+    outcome.worker = (followUp.worker?.object ?? (followUp.sendsNobody ? nil : scheduler.workerToDispatch())) as? Worker
     if let worker = outcome.worker { sent.append(worker) }
     outcome.asksForMonitor = scheduler.takeMonitorRequest()
     outcome.waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters().count : 0
@@ -410,8 +410,10 @@ private final class ScheduledQueue {
     admitted += outcome.admitted
     resumed += outcome.waiters
     departed += scheduler.departures.ownerQueues.count
-    OwnerQueueDepartures.complete(scheduler.departures.ownerQueues)
-    scheduler.departures.ownerQueues = []
+    var departing: [OwnerQueue] = []
+    swap(&departing, &scheduler.departures.ownerQueues)
+    var spares = OwnerQueueDepartures.complete(consume departing)
+    scheduler.departures.keep(&spares)
     if scheduler.reopensNestedWork { scheduler.reopenNestedWork() }
     return outcome
   }
@@ -456,10 +458,10 @@ private final class ScheduledQueue {
   func look(_ worker: Worker?, after last: Scheduler.LastStep = .nothing) -> Next {
     guard let worker else { return .another }
     var next = Next.another
-    change { scheduler, _ in
-      switch scheduler.nextStep(of: worker, after: last, isTimeUp: false) {
+    change { scheduler, followUp in
+      switch scheduler.nextStep(of: worker, after: last, isTimeUp: false, &followUp) {
       case .run: next = .runs
-      case .lookAgain: next = .looksAgain
+      case .lookAgain, .sweep: next = .looksAgain
       case .leave(let isLast): next = .leaves(isLast: isLast)
       case .letOthersRun, .leaveLater: break
       }

@@ -72,6 +72,18 @@ import Testing
     dropped.start()
     #expect(!dropped.keepsNothing)
 
+    let withHook = OwnedBlockOperation(owner: screen) {}
+    onDeinit(of: withHook) { _, _ in }
+    withHook.start()
+    #expect(!withHook.keepsNothing)
+
+    let withOwner = OwnedBlockOperation(owner: screen) {}
+    onDeinit(of: screen.lifetime) { _, _ in }
+    withOwner.start()
+    #expect(!withOwner.keepsNothing)
+    cancelDeinitHooks(of: screen.lifetime)
+    #expect(withOwner.keepsNothing)
+
     let failed = OwnedBlockOperation(owner: screen) { throw CancellationError() }
     failed.start()
     #expect(!failed.keepsNothing)

@@ -83,6 +83,12 @@ final class DeinitRegistry: Sendable {
     while hooks.popFirst() != nil {}
   }
 
+  /// Whether hooks may hang on the object, or a lifetime. False is certain, if nobody adds any meanwhile. Takes no lock.
+  func mayKnow(_ object: AnyObject) -> Bool {
+    let key = Self.key(of: object)
+    return mechanism == .weakReference || shard(of: key).pointee.mayContain(key)
+  }
+
   func isInstalled(_ hook: DeinitHook) -> Bool {
     guard hook.key != 0 else { return false }
     let shard = shard(of: hook.key)

@@ -15,6 +15,9 @@ protocol LifetimeMember: AnyObject, Sendable {
   /// deinitialises.
   var isAtRest: Bool { get }
 
+  /// Whether the last reference to it may go where nothing of the user's may run, once it has been told of the end.
+  var isOnlyMemory: Bool { get }
+
   /// The owner has ended. Called once, on a thread of the reaper's, if the member had joined by then and not left.
   /// What is the user's is not run or released here, but handed to ``DeferredCalls`` and ``DeferredReleases``.
   func lifetimeDidEnd()
@@ -22,6 +25,7 @@ protocol LifetimeMember: AnyObject, Sendable {
 
 extension LifetimeMember {
   var isAtRest: Bool { false }
+  var isOnlyMemory: Bool { false }
 }
 
 /// How a list deals with members that it knows by address only. It takes no reference: that could turn out to be the last one, under the
@@ -122,6 +126,14 @@ struct MemberList {
       taken.append(member)
     }
     return end < entries.count ? end : nil
+  }
+
+  /// Takes the member out, if there is one, and no other place.
+  mutating func takeOnly() -> (any LifetimeMember)? {
+    guard entries.count == 1, let member = entries[0].retained() else { return nil }
+    member.memberIndex = Self.notListed
+    entries = []
+    return member
   }
 
   mutating func removeAll() {

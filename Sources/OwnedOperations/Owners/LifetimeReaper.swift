@@ -44,6 +44,7 @@ enum LifetimeReaper {
 
   /// Takes the members of a lifetime, and hands them over to be told.
   private static func sweep(_ lifetime: OwnerLifetime) {
+    if let member = lifetime.takeOnlyMember() { return tell(consume member) }  // this step is as good as one of its own
     var place: Int? = 0
     while let start = place {
       var members: [any LifetimeMember] = []
@@ -55,6 +56,7 @@ enum LifetimeReaper {
 
   private static func tell(_ member: consuming any LifetimeMember) {
     member.lifetimeDidEnd()
+    if member.isOnlyMemory { return }
     // The reference may be the last one to an operation of the user's.
     DeferredReleases.add(member)
   }

@@ -29,6 +29,9 @@ extension OwnerLifetime {
     }
   }
 
+  /// The same, for the one member that most have.
+  func takeOnlyMember() -> (any LifetimeMember)? { lock.withLock { guarded.members.takeOnly() } }
+
   // MARK: The owner itself
 
   /// For a lifetime that was just made: its object's end will be noticed by asking.

@@ -153,6 +153,10 @@ public final class OwnerLifetime: Sendable {
   /// keeps one of those without need keeps it from ending.
   var isEndAnnounced: Bool { word.load(ordering: .relaxed) & Flag.announced != 0 }
 
+  /// Whether it is no more than memory to who lets go of the last reference: somebody else ends it, and nothing hangs on it as on any
+  /// object.
+  var isOnlyMemory: Bool { isEndAnnounced && !DeinitRegistry.shared.mayKnow(self) }
+
   /// Whether the owner with this identifier is alive, without its object or its lifetime at hand.
   public static func isAlive(_ id: OwnerID) -> Bool { OwnerIDRegistry.shared.isAlive(id) }
 

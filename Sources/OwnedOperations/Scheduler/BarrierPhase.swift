@@ -113,14 +113,17 @@ final class BarrierPhase {
     let ownerQueue = make(lifetime)
     guard lifetime.join(ownerQueue) else { return nil }
     ownerQueues.insert(ownerQueue, of: lifetime, isBack: lifetime.unretainedHold?.with { $0.place.isLeft } ?? false)
-    if ownerQueues.isSweepDue { departures.mayBeMore = true }
+    if ownerQueues.isSweepDue {
+      departures.isSweepDue = true
+      if ownerQueues.isSweepOverdue { departures.isSweepOverdue = true }
+    }
     return ownerQueue
   }
 
   /// Removes owner queues that are kept without need, if there are many.
   /// - Parameter now: in nanoseconds of `Uptime`.
   func sweepOwnerQueues(now: UInt64) {
-    for unused in ownerQueues.sweep(now: now) { remove(unused) }
+    for unused in ownerQueues.sweep(now: now) { depart(unused) }
   }
 
   /// For work that nobody owns.
@@ -149,6 +152,8 @@ final class BarrierPhase {
   /// Those that had no work since the last look, or sweep.
   func restedOwnerQueues(_ pool: inout ChunkPool) -> [OwnerQueue] { ownerQueues.restedSinceLook(&pool) }
 
+  func giveUpRoom() { ownerQueues.giveUpRoom() }
+
   func idleOwnerQueues(_ kind: OwnerQueueTable.Kind) -> [OwnerQueue] { ownerQueues.idle(kind) }
 
   func removeIfIdle(_ ownerQueue: OwnerQueue) {
@@ -157,10 +162,15 @@ final class BarrierPhase {
 
   private func remove(_ ownerQueue: OwnerQueue) {
     guard let lifetime = ownerQueue.lifetime, !ownerQueue.isRemoved else { return }
+    depart(ownerQueue)  // first: the table may hold the last reference
+    ownerQueues.remove(lifetime)
+  }
+
+  /// Has it leave all but the table.
+  private func depart(_ ownerQueue: OwnerQueue) {
     ownerQueue.isRemoved = true
     if lastOwnerQueue?.ownerQueue.address == Borrowed(ownerQueue).address { lastOwnerQueue = nil }
     departures.ownerQueues.append(ownerQueue)
-    ownerQueues.remove(lifetime)
     giveUpPlace(of: ownerQueue)
   }
 

@@ -2,15 +2,15 @@ import Synchronization
 
 /// What a queue knows of one owner: its pending work by priority, and how much of it is unfinished and executing.
 ///
-/// Guarded by the queue's lock, but for the constants. An owner queue is a member of its owner's lifetime, and so is told of the end. The
-/// owner queue of work without an owner has no lifetime.
+/// Guarded by the queue's lock, but for what is constant. An owner queue is a member of its owner's lifetime, and so is told of the end.
+/// The owner queue of work without an owner has no lifetime.
 final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
   // First what each job touches, so that it shares a cache line or two.
 
   /// `lifetime`, for those who must not count references: the count is in a cache line that other threads want.
-  let unretainedLifetime: Borrowed<OwnerLifetime>?
+  private(set) var unretainedLifetime: Borrowed<OwnerLifetime>?
   /// The phase that it is in. Valid until `isRemoved`, under the lock; `BarrierPhase.swift` says what it is.
-  let unretainedHome: Borrowed<AnyObject>
+  private(set) var unretainedHome: Borrowed<AnyObject>
 
   // Guarded by the queue's lock.
   /// Pending, taken by a worker, or executing.
@@ -42,10 +42,12 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   /// The last batch that was taken before the owner's work was cancelled last: what a worker puts back of that one is cancelled, too.
   var cancelledUpTo: UInt64 = 0
 
-  // Constants, and what others guard.
-  let lifetime: OwnerLifetime?
-  /// Hears of the end; may outlive the queue.
+  // Constants; the lifetime as long as it is one owner's, see `begin`.
+  private(set) var lifetime: OwnerLifetime?
+  /// Hears of the end; may outlive the queue, and leads to its heir then.
   private let listener: (any OwnerEndListener)?
+
+  // What others guard.
   static let memberKind: MemberKind = MemberKind(of: OwnerQueue.self)
   var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
 
@@ -58,6 +60,35 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
     unretainedHome = Borrowed(home)
     self.listener = listener
     self.isSuspended = isSuspended
+  }
+
+  /// It has left its phase and its lifetime, and nobody else holds it: gives up what was the owner's, and can be another's of the same
+  /// queue then (`begin`). Its flows stay, with room for a few items, so that owners who come and go cost no memory of malloc's here.
+  /// Without the lock: it may let go of the lifetime.
+  func becomeSpare() {
+    (lifetime, unretainedLifetime, lines, awaited) = (nil, nil, nil, nil)
+    (isSuspended, isHeldBack, hasBeenUsed) = (false, false, true)
+    if !Mutation.spareHasEnded.isOn { hasEnded = false }
+    cancelledUpTo = 0
+  }
+
+  /// A spare one: void tickets may still stand in a run queue, under whose lock this is.
+  func dropFlowsInUse() {
+    for level in 0..<PriorityLevel.count {
+      if let flow = unretainedFlows(level), flow.referenceCount > 1 || !flow.with({ $0.isFitForAnother }) {
+        setFlow(nil, at: level)
+        Retained(adopting: flow).release()
+      }
+    }
+  }
+
+  /// A spare one is this owner's from now on.
+  func begin(for lifetime: OwnerLifetime, home: AnyObject, isSuspended: Bool) {
+    self.lifetime = lifetime
+    unretainedLifetime = Borrowed(lifetime)
+    unretainedHome = Borrowed(home)
+    self.isSuspended = isSuspended
+    isRemoved = false
   }
 
   deinit {
@@ -95,6 +126,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   }
 
   var isAtRest: Bool { rest.load(ordering: .relaxed) }
+  var isOnlyMemory: Bool { unretainedLifetime.map { $0.with { $0.isOnlyMemory } } ?? true }
 
   /// Nothing refers to the owner queue or its flows.
   var isIdle: Bool {
@@ -121,6 +153,11 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
 
   private func addFlow(at level: Int) -> Borrowed<Flow> {
     let flow = Retained(Flow(ownerQueue: self)).borrowed
+    setFlow(flow, at: level)
+    return flow
+  }
+
+  private func setFlow(_ flow: Borrowed<Flow>?, at level: Int) {
     switch level {
     case 0: flows.0 = flow
     case 1: flows.1 = flow
@@ -128,7 +165,6 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
     case 3: flows.3 = flow
     default: flows.4 = flow
     }
-    return flow
   }
 
   /// All that have work at this level, and maybe others.
@@ -232,6 +268,9 @@ final class LineTurns {
 }
 
 extension Flow {
+  /// Whether nothing but a little room is left of its owner's. It is no line's.
+  fileprivate var isFitForAnother: Bool { work.isSmall && voidTickets == 0 && held.count == 0 && !isInRunQueue }
+
   /// Has the processor fetch what a worker touches that takes work of it.
   func prefetch() {
     Prefetch.toWrite(unretainedOwnerQueue.address)

@@ -5,6 +5,31 @@
 final class OwnerQueueDepartures {
   /// The lock makes its accesses exclusive.
   @exclusivity(unchecked) var ownerQueues: [OwnerQueue] = []
-  /// So many are kept without work that a sweep is due; see `OwnerQueueTable`.
-  var mayBeMore = false
+  /// So many are kept without work that a sweep is due; see `OwnerQueueTable`. A worker does it, when it has settled what it has run: those
+  /// who add mustn't wait for that.
+  var isSweepDue = false
+  /// No worker has come to it, and whoever makes the next does.
+  var isSweepOverdue = false
+
+  /// Some that have left everything, for owners to come.
+  @exclusivity(unchecked) private var spares: [OwnerQueue] = []
+  private static let mostSpares = 128
+
+  var spareCount: Int { spares.count }
+
+  func takeSpare() -> OwnerQueue? { spares.popLast() }
+
+  /// Takes as many as there is room for out of the array: whoever has that must not keep a reference, which could come to be the last.
+  func keep(_ ownerQueues: inout [OwnerQueue]) {
+    while spares.count < Self.mostSpares, let ownerQueue = ownerQueues.popLast() {
+      ownerQueue.dropFlowsInUse()
+      spares.append(ownerQueue)
+    }
+  }
+
+  func takeSpares() -> [OwnerQueue] {
+    var taken: [OwnerQueue] = []
+    swap(&taken, &spares)
+    return taken
+  }
 }

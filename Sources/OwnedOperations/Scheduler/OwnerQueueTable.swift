@@ -24,12 +24,26 @@ struct OwnerQueueTable: ~Copyable {
     private var most = smallest
 
     var isSweepDue: Bool { byLifetime.count > most }
+    var isSweepOverdue: Bool { byLifetime.count > 4 * most }
 
     mutating func sweep(_ isUnused: (OwnerQueue) -> Bool) -> [OwnerQueue] {
       let swept = byLifetime.filter(isUnused)
-      most = max(Self.smallest, (byLifetime.count - swept.count) * 2)
+      // One by one, or all others are moved.
+      if swept.count * 2 < byLifetime.count {
+        for ownerQueue in swept { if let lifetime = ownerQueue.lifetime { byLifetime[lifetime] = nil } }
+      } else {
+        for ownerQueue in swept { ownerQueue.isRemoved = true }
+        _ = byLifetime.removeThose { $0.isRemoved }
+      }
+      putOff()
       return swept
     }
+
+    /// No sweep until there are twice as many.
+    mutating func putOff() { most = max(Self.smallest, byLifetime.count * 2) }
+
+    /// As `PointerMap.giveUpRoom`.
+    mutating func giveUpRoom() { byLifetime.giveUpRoom() }
   }
 
   private var announced = Part()
@@ -68,6 +82,14 @@ struct OwnerQueueTable: ~Copyable {
   // MARK: Those without work
 
   var isSweepDue: Bool { announced.isSweepDue || dropped.isSweepDue }
+  /// There are four times as many as would do for a sweep; or lifetimes are kept that are to end when nobody keeps them.
+  var isSweepOverdue: Bool { announced.isSweepOverdue || dropped.isSweepDue }
+
+  /// Nothing more is to come for now.
+  mutating func giveUpRoom() {
+    announced.giveUpRoom()
+    dropped.giveUpRoom()
+  }
 
   /// Whether owners come back, as far as can be told from those that came since this was asked last.
   mutating func judge() -> Bool {
@@ -78,12 +100,15 @@ struct OwnerQueueTable: ~Copyable {
 
   /// Looks for those that are kept without need, if a sweep is due. Linear in the kind.
   /// - Parameter now: in nanoseconds of `Uptime`.
-  /// - Returns: those, which the caller is to remove.
+  /// - Returns: those, which are not in the table any more.
   mutating func sweep(now: UInt64) -> [OwnerQueue] {
     let swept = dropped.isSweepDue ? dropped.sweep { $0.isIdle } : []
     guard announced.isSweepDue else { return swept }
     guard judge() else { return swept + announced.sweep { $0.isIdle } }
-    guard now > lastSweep + Self.rest else { return swept + announced.sweep { _ in false } }
+    guard now > lastSweep + Self.rest else {
+      announced.putOff()
+      return swept
+    }
     lastSweep = now
     return swept + announced.sweep { $0.hasRestedSinceLook && $0.isIdle }
   }

@@ -99,6 +99,13 @@ extension Scheduler {
   /// The workers that rest, to be let go of after unlocking; none if others are active.
   mutating func takeRestingOfIdle() -> ContiguousArray<ScheduledWorker> { workers.activeCount == 0 ? workers.removeResting() : [] }
 
+  /// What was kept for owners to come, to be let go of after unlocking.
+  mutating func takeSparesOfIdle() -> [OwnerQueue] {
+    guard hasRunOut else { return [] }
+    for phase in phases { phase.giveUpRoom() }
+    return departures.takeSpares()
+  }
+
   /// Those that `removeIfIdle` may take out; none if there is work. Linear in the owners of the kind.
   func ownerQueuesOfIdle(_ kind: OwnerQueueTable.Kind) -> [OwnerQueue] { unfinished == 0 ? phases[0].idleOwnerQueues(kind) : [] }
 
@@ -123,7 +130,7 @@ extension Scheduler {
   /// Many are kept: those that are without need go.
   /// - Parameter now: in nanoseconds of `Uptime`.
   mutating func sweepOwnerQueues(now: UInt64) {
-    departures.mayBeMore = false
+    (departures.isSweepDue, departures.isSweepOverdue) = (false, false)
     for phase in phases { phase.sweepOwnerQueues(now: now) }
   }
 

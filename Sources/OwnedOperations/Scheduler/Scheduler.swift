@@ -220,7 +220,13 @@ struct Scheduler: ~Copyable {
 
   private func makeOwnerQueue(_ lifetime: OwnerLifetime, in phase: BarrierPhase) -> OwnerQueue {
     let isSuspended = isSuspended(lifetime) && !Mutation.suspensionIsForgotten.isOn
-    let ownerQueue = OwnerQueue(lifetime: lifetime, home: phase, listener: listener, isSuspended: isSuspended)
+    let ownerQueue: OwnerQueue
+    if let spare = departures.takeSpare() {
+      spare.begin(for: lifetime, home: phase, isSuspended: isSuspended)
+      ownerQueue = spare
+    } else {
+      ownerQueue = OwnerQueue(lifetime: lifetime, home: phase, listener: listener, isSuspended: isSuspended)
+    }
     ownerQueue.awaited = waits[lifetime]
     return ownerQueue
   }
@@ -316,12 +322,14 @@ struct Scheduler: ~Copyable {
     /// Others want to use this underlying queue, too: it is to be dispatched again.
     case letOthersRun
     case leave(isLast: Bool)
+    /// Has the owner queues removed that are kept without need, and looks again. It has nothing in hand that others wait for.
+    case sweep
     /// Only for `Mutation.leavesInASecondHold`.
     case leaveLater
   }
 
   /// Counts what the worker has run, and says what it does next.
-  mutating func nextStep(of worker: ScheduledWorker, after last: LastStep, isTimeUp: Bool) -> NextStep {
+  mutating func nextStep(of worker: ScheduledWorker, after last: LastStep, isTimeUp: Bool, _ followUp: inout FollowUp) -> NextStep {
     if last != .nothing { settle(worker, after: last) }
     // Also after a look at which there was nothing but releases: they may have blocked.
     comeBack(worker)
@@ -330,6 +338,11 @@ struct Scheduler: ~Copyable {
       worker.endDrain()
       setArriving(worker)
       return .letOthersRun
+    }
+    if departures.isSweepDue {
+      departures.isSweepDue = false
+      followUp.sendsNobody = true  // for what this worker takes in a moment
+      return .sweep
     }
     if take(for: worker) { return .run }
     if hasReleases || worker.hasGivenBack { return .lookAgain }

@@ -118,6 +118,9 @@ struct WorkList: ~Copyable {
     pool.give(chunk)
   }
 
+  /// Empty, and with no more room than a list has at first.
+  var isSmall: Bool { count == 0 && first == last && capacity <= Int(Chunk.smallest) }
+
   /// Has the item at the index change places with the first. Linear in the chunks.
   mutating func swapFirst(with index: Int) {
     var left = index

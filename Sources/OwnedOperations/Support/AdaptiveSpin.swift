@@ -17,6 +17,8 @@ struct AdaptiveSpin {
   /// All in nanoseconds.
   private static let shortSleep: UInt64 = 100_000
   private static let longestLook: UInt64 = 20_000
+  /// What answers at once does so by then. From then on others may have the processor.
+  private static let firstLook: UInt64 = 4_000
   private static let shortSleeps: UInt8 = 8
   private static let mostLooks: UInt8 = 4
 
@@ -60,13 +62,16 @@ struct AdaptiveSpin {
   }
 
   private func spin(until isOver: () -> Bool) -> Bool {
-    let end = Uptime.now + Self.longestLook
+    let start = Uptime.now
+    var now = start
     repeat {
       for _ in 0..<8 {
         Pause.spin(4)
         if isOver() { return true }
       }
-    } while Uptime.now < end
+      now = Uptime.now
+      if now > start + Self.firstLook { Pause.giveWay() }
+    } while now < start + Self.longestLook
     return false
   }
 

@@ -2,7 +2,7 @@
   import COwnedOperations
   import Foundation
 
-  /// Passing a little time without giving up the processor.
+  /// Passing a little time while another thread is about to do something.
   enum Pause {
     /// Whether something may happen meanwhile: others go on at the same time.
     static let passesTime = ProcessInfo.processInfo.activeProcessorCount > 1
@@ -12,5 +12,9 @@
     static func spin(_ rounds: Int) {
       for _ in 0..<rounds { coo_pause() }
     }
+
+    /// Gives the processor to another thread that wants one. Who looks for something again and again has to: else it keeps those from it
+    /// that are to bring it about, wherever more threads are busy than there are processors. Some hundred nanoseconds if nobody wants it.
+    static func giveWay() { sched_yield() }
   }
 #endif

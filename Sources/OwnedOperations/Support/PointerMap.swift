@@ -5,7 +5,7 @@
 ///
 /// Open addressing with linear probing, at most half full. What stood behind one that is taken out moves up, so no marks are left behind.
 /// Key and value lie side by side. With many owners none is in a cache, and a look waits for one line of memory, not two. The memory comes
-/// with the first value, and shrinks with the count.
+/// with the first value, and shrinks with the count, but for a little room where all are taken out at once.
 struct PointerMap<Value>: ~Copyable {
   private struct Slot {
     /// Zero if the slot is free.
@@ -19,6 +19,7 @@ struct PointerMap<Value>: ~Copyable {
   private(set) var count = 0
 
   private static var smallest: Int { 8 }
+  private static var mostKept: Int { 512 }
 
   init() {}
 
@@ -74,17 +75,23 @@ struct PointerMap<Value>: ~Copyable {
 
   mutating func removeAll() { self = PointerMap() }
 
+  /// Without values it needs no memory.
+  mutating func giveUpRoom() { if isEmpty { removeAll() } }
+
   /// Takes out those that the condition holds for. Linear.
   mutating func removeThose(_ isTaken: (Value) -> Bool) -> [Value] {
     var taken: [Value] = []
+    guard let slots, count > 0 else { return taken }
     var rest = PointerMap()
-    if let slots {
-      for place in 0..<capacity {
-        guard let value = slots[place].value else { continue }
-        if isTaken(value) { taken.append(value) } else { rest.insert(value, slots[place].key) }
-      }
+    for place in 0..<capacity where slots[place].key != 0 {
+      let slot = (slots + place).move()
+      (slots + place).initialize(to: Slot())
+      guard let value = slot.value else { continue }
+      if isTaken(value) { taken.append(value) } else { rest.insert(value, slot.key) }
     }
-    self = rest
+    count = 0
+    // Where values come and go, the next come soon: a little room stays.
+    if !rest.isEmpty || capacity > Self.mostKept { self = rest }
     return taken
   }
 

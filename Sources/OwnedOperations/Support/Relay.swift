@@ -176,7 +176,10 @@ final class Relay: Sendable {
       batch = next
       taken = takeSteps(of: next, runner)
       // Coming back for every few would have those who hand over wait for the lock.
-      if taken < Self.few { Pause.spin(Self.pauses) }
+      if taken < Self.few {
+        Pause.giveWay()
+        Pause.spin(Self.pauses)
+      }
     }
   }
 
@@ -188,6 +191,7 @@ final class Relay: Sendable {
   private func spin() {
     var looks = 0
     while looks < Self.spins, !hasWaiting.load(ordering: .relaxed) {
+      Pause.giveWay()
       Pause.spin(Self.pauses)
       looks += 1
     }

@@ -14,18 +14,32 @@ extension Waiter {
 extension OwnerQueueDepartures {
   /// `complete`, for the queue's deinit: many would hold up the thread that lets go of it.
   static func completeOfDeinit(_ ownerQueues: consuming [OwnerQueue]) {
-    guard ownerQueues.count > 64 else { return complete(ownerQueues) }
-    DeferredCalls.add { [ownerQueues = copy ownerQueues] in complete(ownerQueues) }
+    guard ownerQueues.count > 64 else {
+      _ = complete(ownerQueues)
+      return
+    }
+    DeferredCalls.add { [ownerQueues = copy ownerQueues] in _ = complete(ownerQueues) }
     DeferredReleases.add(contentsOf: ownerQueues)  // none of the references stays here: it could be the last
   }
 
   /// Has the owner queues leave their lifetimes.
-  static func complete(_ ownerQueues: consuming [OwnerQueue]) {
-    guard !ownerQueues.isEmpty else { return }
+  /// - Returns: those that nobody holds any more, for owners to come. Only of lifetimes whose end is announced: it is for nobody else to
+  ///   end them, so to let go of one runs no code of the user's.
+  static func complete(_ ownerQueues: consuming [OwnerQueue]) -> [OwnerQueue] {
+    guard !ownerQueues.isEmpty else { return [] }
     for ownerQueue in copy ownerQueues { ownerQueue.lifetime?.leave(ownerQueue) }
+    var spares: [OwnerQueue] = []
+    for index in ownerQueues.indices where ownerQueues[index].isOnlyMemory {
+      guard isKnownUniquelyReferenced(&ownerQueues[index]) else { continue }
+      ownerQueues[index].becomeSpare()
+      spares.append(ownerQueues[index])
+    }
+    if spares.count == ownerQueues.count { return spares }
+    ownerQueues.removeAll { $0.unretainedLifetime == nil }
     // A lifetime that is only dropped ends with its last reference, which may be here.
     let mayEnd = ownerQueues.contains { ownerQueue in ownerQueue.unretainedLifetime.map { $0.referenceCount == 1 } ?? false }
     if mayEnd { DeferredReleases.add(contentsOf: ownerQueues) } else { DeferredReleases.addWithoutHaste(ownerQueues) }
+    return spares
   }
 }
 

@@ -38,6 +38,7 @@ extension QueueCore {
   func tidyUp(_ kind: OwnerQueueTable.Kind = .all) {
     let resting = note { $0.takeRestingOfIdle() }
     withExtendedLifetime(resting) { removeIdleOwnerQueues(kind) }
+    _ = note { $0.takeSparesOfIdle() }
   }
 
   /// The same, but for what it may soon want again: owner queues that keep no lifetime from ending, if owners come back.

@@ -137,13 +137,13 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
 
   private func hasMoreDue(_ followUp: borrowing FollowUp) -> Bool {
     followUp.hasQuestion || !(scheduler.returning.isEmpty || Mutation.forgetsWhoReturns.isOn) || scheduler.hasReleases
-      || scheduler.hasDueWaiters || scheduler.departures.mayBeMore
+      || scheduler.hasDueWaiters || scheduler.departures.isSweepOverdue
   }
 
   /// Decides whether a worker is due, and says in the hint what has come of the change.
   @inline(__always)  // for each job
   private func takeWorker(_ followUp: borrowing FollowUp) -> DueWorker {
-    var worker = followUp.worker?.object ?? scheduler.workerToDispatch()
+    var worker = followUp.worker?.object ?? (followUp.sendsNobody ? nil : scheduler.workerToDispatch())
     if driver != nil { giveToDriver(&worker) }
     let asksForMonitor = scheduler.takeMonitorRequest()
     updateHint()
@@ -156,7 +156,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     let due = DueWork(admitted: admitted, worker: takeWorker(followUp))
     if scheduler.hasDueWaiters { due.waiters = scheduler.takeDueWaiters() }
     due.progress = scheduler.takeDueProgress()
-    swap(&due.isSweepDue, &scheduler.departures.mayBeMore)  // whoever made too many looks for those to remove
+    swap(&due.isSweepDue, &scheduler.departures.isSweepOverdue)
     swap(&due.deferredReleases, &scheduler.deferredReleases)
     swap(&due.departed, &scheduler.departures.ownerQueues)
     updateHint()
@@ -179,14 +179,24 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     for waiter in due.admitted { waiter.resume() }
     var departed: [OwnerQueue] = []
     swap(&departed, &due.departed)  // none of the references stays here: it could be the last
-    OwnerQueueDepartures.complete(departed)
+    keepSpares(OwnerQueueDepartures.complete(consume departed))
     for work in due.deferredReleases {
       work.cancelPieces()
       work.release()
     }
     due.progress?.tellInBackground()
-    if due.isSweepDue { sweepOwnerQueues(now: Uptime.now) }
+    if due.isSweepDue { sweepOwnerQueues() }
   }
+
+  /// Unless the queue has become idle: it is tidied up, or was just now.
+  private func keepSpares(_ ownerQueues: consuming [OwnerQueue]) {
+    guard !ownerQueues.isEmpty else { return }
+    var spares = ownerQueues
+    note { scheduler in if !scheduler.hasRunOut { scheduler.departures.keep(&spares) } }
+  }
+
+  /// Removes owner queues that are kept without need, if that is due. A driver's time is none that is measured.
+  func sweepOwnerQueues() { sweepOwnerQueues(now: driver == nil ? Uptime.now : 0) }
 
   private func sweepOwnerQueues(now: UInt64) { mutate { scheduler, _ in scheduler.sweepOwnerQueues(now: now) } }
 

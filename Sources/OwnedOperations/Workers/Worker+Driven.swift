@@ -16,8 +16,9 @@ extension Worker {
   private func takeStep(isNamed: Bool) -> DrivenStep.Outcome {
     beginDrain()
     while !hasWork {
-      switch core.mutate({ scheduler, _ in scheduler.nextStep(of: self, after: .nothing, isTimeUp: false) }) {
+      switch core.mutate({ scheduler, followUp in scheduler.nextStep(of: self, after: .nothing, isTimeUp: false, &followUp) }) {
       case .run, .lookAgain: continue
+      case .sweep: core.sweepOwnerQueues()
       case .leave(let isLast):
         tidyUp(isLast: isLast)
         return .nothing

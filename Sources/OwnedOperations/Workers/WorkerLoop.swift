@@ -19,10 +19,13 @@ extension Worker {
     var last = hasWork ? runOnce(core.hint) : .nothing
     while true {
       let isTimeUp = last != .nothing && deadline != .max && Uptime.now > deadline
-      switch core.mutate({ scheduler, _ in scheduler.nextStep(of: self, after: last, isTimeUp: isTimeUp) }) {
+      switch core.mutate({ scheduler, followUp in scheduler.nextStep(of: self, after: last, isTimeUp: isTimeUp, &followUp) }) {
       case .run: last = runOnce(core.hint)
       case .lookAgain:
         takeBackAll()
+        last = .nothing
+      case .sweep:
+        core.sweepOwnerQueues()
         last = .nothing
       case .letOthersRun:
         dispatch()
@@ -172,6 +175,7 @@ extension Worker {
       let hasWork = !hint.flags.isEmpty
       if hasWork, !(profitsFromSeveral && gathering.begins()) { return }
       noteWait()
+      if looksLeft < Self.looksBeforeGivingWay { Pause.giveWay() }
       Pause.spin(Self.spinPause)
       looksLeft = hasWork ? min(looksLeft, Self.gatheringLooks) - 1 : looksLeft - 1
     }
@@ -191,6 +195,7 @@ extension Worker {
   private static let mostNested = 1024
   private static let spinPause = 10
   private static let spinLooks = 20
+  private static let looksBeforeGivingWay = 8
   private static let gatheringLooks = 10
 
   /// Whether it is worth while to wait for several.

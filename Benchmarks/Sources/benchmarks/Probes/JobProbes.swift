@@ -53,16 +53,9 @@ extension Probe {
         }
         queue.waitUntilAllOperationsAreFinished()
       },
-      Probe("passing-owners-ours") { count in
-        let queue = OwnerScopedQueue()
-        var owners = (0..<min(100_000, count / 3)).map { _ in TokenHolder() }
-        for index in 0..<count {
-          let owner = TokenHolder()
-          queue.async(owner: owner) { owner in blackHole(owner) }
-          owners[index % owners.count] = owner
-        }
-        queue.waitUntilAllOperationsAreFinished()
-      },
+      passingOwners("passing-owners-1-ours", alive: 1),
+      passingOwners("passing-owners-1000-ours", alive: 1000),
+      passingOwners("passing-owners-ours", alive: 100_000),
       Probe("barriers-ours") { count in
         let queue = OwnerScopedQueue()
         let screen = Screen()
@@ -88,6 +81,20 @@ extension Probe {
         end.wait()
       },
     ]
+  }
+
+  /// Owners that come, add a job, and go when so many others have come.
+  private static func passingOwners(_ name: String, alive: Int) -> Probe {
+    Probe(name) { count in
+      let queue = OwnerScopedQueue()
+      var owners = (0..<min(alive, max(1, count / 3))).map { _ in TokenHolder() }
+      for index in 0..<count {
+        let owner = TokenHolder()
+        queue.async(owner: owner) { owner in blackHole(owner) }
+        owners[index % owners.count] = owner
+      }
+      queue.waitUntilAllOperationsAreFinished()
+    }
   }
 
   private static func runNext(_ count: Int, queues: Int) {

@@ -414,11 +414,14 @@
     return 0
   }
 
-  /// Passing a little time without giving up the processor.
+  /// Passing a little time while another thread is about to do something.
   enum Pause {
     /// A controlled thread goes on when it is its turn: to look again shows it nothing new.
     static let passesTime = false
 
     static func spin(_ rounds: Int) { ModelRun.pass(#fileID, #line) }
+
+    /// `spin`, which comes with it, does.
+    static func giveWay() {}
   }
 #endif

@@ -338,6 +338,10 @@ enum Mutation: String, CaseIterable {
   /// Who has seen that a place is nobody's takes it, whoever was quicker.
   case placeIsTakenFromAnother
 
+  // What a queue knew of an owner becomes another's: QueueEndModelTests
+  /// It is over for the other, too.
+  case spareHasEnded
+
   // Operations on their way back to who adds others: TrayModelTests
   /// Who finds an object in a tray takes it, and then says that it is not there any more.
   case trayGivesTwice
