@@ -401,7 +401,7 @@ private final class ScheduledQueue {
     body(&scheduler, &followUp)
     var outcome = Outcome()
     outcome.admitted = scheduler.admitReturning().count
-    outcome.worker = (followUp.worker?.object ?? (followUp.sendsNobody ? nil : scheduler.workerToDispatch())) as? Worker
+    outcome.worker = (followUp.worker?.object ?? scheduler.workerToDispatch()) as? Worker
     if let worker = outcome.worker { sent.append(worker) }
     outcome.asksForMonitor = scheduler.takeMonitorRequest()
     outcome.waiters = scheduler.hasDueWaiters ? scheduler.takeDueWaiters().count : 0
@@ -458,8 +458,8 @@ private final class ScheduledQueue {
   func look(_ worker: Worker?, after last: Scheduler.LastStep = .nothing) -> Next {
     guard let worker else { return .another }
     var next = Next.another
-    change { scheduler, followUp in
-      switch scheduler.nextStep(of: worker, after: last, isTimeUp: false, &followUp) {
+    change { scheduler, _ in
+      switch scheduler.nextStep(of: worker, after: last, isTimeUp: false) {
       case .run: next = .runs
       case .lookAgain, .sweep: next = .looksAgain
       case .leave(let isLast): next = .leaves(isLast: isLast)

@@ -148,11 +148,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
 
   /// Whether nothing of the user's goes with it, and it isn't the last that keeps its lifetime from ending.
   final var keepsNothing: Bool {
-    #if canImport(ObjectiveC)
-      return false  // who knows what is associated with it
-    #else
-      lifetime.isOnlyMemory && !DeinitRegistry.shared.mayKnow(self) && lock.withLock { extras == nil && dependencyCell == nil }
-    #endif
+    lifetime.isOnlyMemory && !DeinitRegistry.mayKnow(self) && lock.withLock { extras == nil && dependencyCell == nil }
   }
 
   /// Whether what is left of its task is on its way to its end, and needs no permit. Asked under a scheduler's lock; once true, for good.

@@ -41,6 +41,7 @@ final class DeinitRegistry: Sendable {
     guard mechanism != .weakReference else { throw .hooksUnavailable(type: Self.typeName(of: object)) }
     guard !Self.isDeinitialising(object) else { throw .objectIsDeinitialising(type: Self.typeName(of: object)) }
     guard prepare(object) else { throw .classCannotBeHooked(type: Self.typeName(of: object)) }
+    Self.noteUse()
     let key = Self.key(of: object)
     let shard = shard(of: key)
     let node = DeinitHookNode(name: name, body: body)
@@ -83,11 +84,18 @@ final class DeinitRegistry: Sendable {
     while hooks.popFirst() != nil {}
   }
 
-  /// Whether hooks may hang on the object, or a lifetime. False is certain, if nobody adds any meanwhile. Takes no lock.
-  func mayKnow(_ object: AnyObject) -> Bool {
-    let key = Self.key(of: object)
-    return mechanism == .weakReference || shard(of: key).pointee.mayContain(key)
+  /// Whether hooks may hang on the object, or a lifetime. False is certain, if nobody adds any meanwhile. Takes no lock, and makes no
+  /// registry where none is needed.
+  static func mayKnow(_ object: AnyObject) -> Bool {
+    guard isInUse.load(ordering: .acquiring) else { return false }
+    let key = key(of: object)
+    return shared.mechanism == .weakReference || shared.shard(of: key).pointee.mayContain(key)
   }
+
+  /// Whether there was anything to know.
+  private static let isInUse = Atomic(false)
+
+  private static func noteUse() { if !isInUse.load(ordering: .relaxed) { isInUse.store(true, ordering: .releasing) } }
 
   func isInstalled(_ hook: DeinitHook) -> Bool {
     guard hook.key != 0 else { return false }
@@ -107,6 +115,7 @@ final class DeinitRegistry: Sendable {
   ///   object still lives. It gets nil where ``DeinitAttachment/attachedObjectDidEnd()`` will be called promptly.
   /// - Returns: nil when the object is already deinitialising.
   func attachment(of object: AnyObject, create: (ObjectLiveness?) -> any DeinitAttachment) -> (any DeinitAttachment)? {
+    Self.noteUse()
     let key = Self.key(of: object)
     let shard = shard(of: key)
     if mechanism != .weakReference, shard.pointee.mayContain(key) {

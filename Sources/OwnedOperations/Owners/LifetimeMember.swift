@@ -15,7 +15,8 @@ protocol LifetimeMember: AnyObject, Sendable {
   /// deinitialises.
   var isAtRest: Bool { get }
 
-  /// Whether the last reference to it may go where nothing of the user's may run, once it has been told of the end.
+  /// Whether the last reference to it may go where nothing of the user's may run, once it has been told of the end; unless what goes with
+  /// its lifetime is the user's. The same for all of a kind.
   var isOnlyMemory: Bool { get }
 
   /// The owner has ended. Called once, on a thread of the reaper's, if the member had joined by then and not left.

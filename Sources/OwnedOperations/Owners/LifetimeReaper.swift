@@ -44,19 +44,21 @@ enum LifetimeReaper {
 
   /// Takes the members of a lifetime, and hands them over to be told.
   private static func sweep(_ lifetime: OwnerLifetime) {
-    if let member = lifetime.takeOnlyMember() { return tell(consume member) }  // this step is as good as one of its own
+    let isOnlyMemory = lifetime.isOnlyMemory
+    if let member = lifetime.takeOnlyMember() { return tell(consume member, isOnlyMemory) }  // this step is as good as one of its own
     var place: Int? = 0
     while let start = place {
       var members: [any LifetimeMember] = []
       place = lifetime.takeMembers(from: start, limit: batch, into: &members)
       let taken = TakenElements(consume members)
-      relay.add(RelaySteps(count: taken.count) { index in tell(taken.take(index)) })
+      relay.add(RelaySteps(count: taken.count) { index in tell(taken.take(index), isOnlyMemory) })
     }
   }
 
-  private static func tell(_ member: consuming any LifetimeMember) {
+  /// - Parameter isOnlyMemory: what goes with the lifetime is nothing of the user's.
+  private static func tell(_ member: consuming any LifetimeMember, _ isOnlyMemory: Bool) {
     member.lifetimeDidEnd()
-    if member.isOnlyMemory { return }
+    if isOnlyMemory, member.isOnlyMemory { return }
     // The reference may be the last one to an operation of the user's.
     DeferredReleases.add(member)
   }

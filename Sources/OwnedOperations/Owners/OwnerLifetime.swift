@@ -155,7 +155,13 @@ public final class OwnerLifetime: Sendable {
 
   /// Whether it is no more than memory to who lets go of the last reference: somebody else ends it, and nothing hangs on it as on any
   /// object.
-  var isOnlyMemory: Bool { isEndAnnounced && !DeinitRegistry.shared.mayKnow(self) }
+  var isOnlyMemory: Bool {
+    #if canImport(ObjectiveC)
+      false  // who knows what is associated with it
+    #else
+      isEndAnnounced && !DeinitRegistry.mayKnow(self)
+    #endif
+  }
 
   /// Whether the owner with this identifier is alive, without its object or its lifetime at hand.
   public static func isAlive(_ id: OwnerID) -> Bool { OwnerIDRegistry.shared.isAlive(id) }

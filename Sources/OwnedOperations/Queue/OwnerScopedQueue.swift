@@ -83,7 +83,7 @@ public final class OwnerScopedQueue: Sendable {
     var left = core.note { $0.takeWhatIsLeft() }
     var departed: [OwnerQueue] = []
     swap(&departed, &left.departed)  // none of the references stays here: it could be the last
-    OwnerQueueDepartures.completeOfDeinit(consume departed)
+    _ = OwnerQueueDepartures.complete(consume departed, unlessMoreThan: 64)
     for work in left.releases { work.release() }
     for run in left.runs { run.queueIsGone() }
   }

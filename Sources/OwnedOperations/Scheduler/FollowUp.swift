@@ -2,8 +2,6 @@
 struct FollowUp: ~Copyable {
   /// Has been given work, and is to be dispatched. The queue keeps it.
   var worker: Borrowed<ScheduledWorker>?
-  /// Ready work is no reason to send for a worker.
-  var sendsNobody = false
   /// By when operations that say themselves when they are ready are to be asked, in nanoseconds of `Uptime`.
   private(set) var questionDeadline: UInt64 = .max
 

@@ -126,7 +126,7 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   }
 
   var isAtRest: Bool { rest.load(ordering: .relaxed) }
-  var isOnlyMemory: Bool { unretainedLifetime.map { $0.with { $0.isOnlyMemory } } ?? true }
+  var isOnlyMemory: Bool { true }
 
   /// Nothing refers to the owner queue or its flows.
   var isIdle: Bool {

@@ -329,7 +329,7 @@ struct Scheduler: ~Copyable {
   }
 
   /// Counts what the worker has run, and says what it does next.
-  mutating func nextStep(of worker: ScheduledWorker, after last: LastStep, isTimeUp: Bool, _ followUp: inout FollowUp) -> NextStep {
+  mutating func nextStep(of worker: ScheduledWorker, after last: LastStep, isTimeUp: Bool) -> NextStep {
     if last != .nothing { settle(worker, after: last) }
     // Also after a look at which there was nothing but releases: they may have blocked.
     comeBack(worker)
@@ -341,7 +341,6 @@ struct Scheduler: ~Copyable {
     }
     if departures.isSweepDue {
       departures.isSweepDue = false
-      followUp.sendsNobody = true  // for what this worker takes in a moment
       return .sweep
     }
     if take(for: worker) { return .run }

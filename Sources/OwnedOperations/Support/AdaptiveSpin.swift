@@ -69,8 +69,8 @@ struct AdaptiveSpin {
         Pause.spin(4)
         if isOver() { return true }
       }
-      now = Uptime.now
       if now > start + Self.firstLook { Pause.giveWay() }
+      now = Uptime.now
     } while now < start + Self.longestLook
     return false
   }

@@ -12,14 +12,12 @@ extension Waiter {
 }
 
 extension OwnerQueueDepartures {
-  /// `complete`, for the queue's deinit: many would hold up the thread that lets go of it.
-  static func completeOfDeinit(_ ownerQueues: consuming [OwnerQueue]) {
-    guard ownerQueues.count > 64 else {
-      _ = complete(ownerQueues)
-      return
-    }
+  /// `complete`; in the background if there are more than so many: they would hold up the thread, and what it is to do next.
+  static func complete(_ ownerQueues: consuming [OwnerQueue], unlessMoreThan most: Int) -> [OwnerQueue] {
+    guard ownerQueues.count > most else { return complete(ownerQueues) }
     DeferredCalls.add { [ownerQueues = copy ownerQueues] in _ = complete(ownerQueues) }
     DeferredReleases.add(contentsOf: ownerQueues)  // none of the references stays here: it could be the last
+    return []
   }
 
   /// Has the owner queues leave their lifetimes.
@@ -29,7 +27,7 @@ extension OwnerQueueDepartures {
     guard !ownerQueues.isEmpty else { return [] }
     for ownerQueue in copy ownerQueues { ownerQueue.lifetime?.leave(ownerQueue) }
     var spares: [OwnerQueue] = []
-    for index in ownerQueues.indices where ownerQueues[index].isOnlyMemory {
+    for index in ownerQueues.indices where ownerQueues[index].lifetime?.isOnlyMemory ?? false {
       guard isKnownUniquelyReferenced(&ownerQueues[index]) else { continue }
       ownerQueues[index].becomeSpare()
       spares.append(ownerQueues[index])

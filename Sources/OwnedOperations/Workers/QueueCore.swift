@@ -143,7 +143,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   /// Decides whether a worker is due, and says in the hint what has come of the change.
   @inline(__always)  // for each job
   private func takeWorker(_ followUp: borrowing FollowUp) -> DueWorker {
-    var worker = followUp.worker?.object ?? (followUp.sendsNobody ? nil : scheduler.workerToDispatch())
+    var worker = followUp.worker?.object ?? scheduler.workerToDispatch()
     if driver != nil { giveToDriver(&worker) }
     let asksForMonitor = scheduler.takeMonitorRequest()
     updateHint()
@@ -179,7 +179,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     for waiter in due.admitted { waiter.resume() }
     var departed: [OwnerQueue] = []
     swap(&departed, &due.departed)  // none of the references stays here: it could be the last
-    keepSpares(OwnerQueueDepartures.complete(consume departed))
+    keepSpares(OwnerQueueDepartures.complete(consume departed, unlessMoreThan: 256))
     for work in due.deferredReleases {
       work.cancelPieces()
       work.release()

@@ -16,7 +16,7 @@ extension Worker {
   private func takeStep(isNamed: Bool) -> DrivenStep.Outcome {
     beginDrain()
     while !hasWork {
-      switch core.mutate({ scheduler, followUp in scheduler.nextStep(of: self, after: .nothing, isTimeUp: false, &followUp) }) {
+      switch core.mutate({ scheduler, _ in scheduler.nextStep(of: self, after: .nothing, isTimeUp: false) }) {
       case .run, .lookAgain: continue
       case .sweep: core.sweepOwnerQueues()
       case .leave(let isLast):

@@ -19,13 +19,15 @@ extension Worker {
     var last = hasWork ? runOnce(core.hint) : .nothing
     while true {
       let isTimeUp = last != .nothing && deadline != .max && Uptime.now > deadline
-      switch core.mutate({ scheduler, followUp in scheduler.nextStep(of: self, after: last, isTimeUp: isTimeUp, &followUp) }) {
+      switch core.mutate({ scheduler, _ in scheduler.nextStep(of: self, after: last, isTimeUp: isTimeUp) }) {
       case .run: last = runOnce(core.hint)
       case .lookAgain:
         takeBackAll()
+        noteWait()  // which is no part of the next batch
         last = .nothing
       case .sweep:
         core.sweepOwnerQueues()
+        noteWait()
         last = .nothing
       case .letOthersRun:
         dispatch()
