@@ -186,6 +186,7 @@
       }
       atOnce(slow)
       #expect(ended.waitUntilSignalled())
+      #expect(eventually { !clock.isRinging(slow) })  // from then on it is known to take long
       atOnce(both)
       #expect(rung.waitUntilSignalled())
       #expect(ended.waitUntilSignalled())

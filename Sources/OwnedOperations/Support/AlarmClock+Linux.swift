@@ -90,6 +90,8 @@
     var sleepsUntil: UInt64? { state.withLock { $0.hand.flatMap { $0.sleepsUntil == 0 ? nil : $0.sleepsUntil } } }
     /// For tests: when a ring would hold somebody up; nil if none would.
     var guardTime: UInt64? { state.withLock { $0.guardTime == .max ? nil : $0.guardTime } }
+    /// For tests: whether its body is being called, or what that leads to is not yet known.
+    func isRinging(_ alarm: Alarm) -> Bool { state.withLock { _ in alarm.isRinging } }
     /// For tests: how many threads ring that are not the hand any more.
     var replacedCount: Int { state.withLock { $0.replacedCount } }
 
