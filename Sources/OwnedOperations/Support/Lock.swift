@@ -27,7 +27,6 @@
     private static let contended: UInt32 = 2
     private static let stateMask: UInt32 = 3
     private static let looks = 250
-    private static let looksPerGivingWay = 8
     private static let longestPause = 8
 
     private let word: Atomic<UInt32>
@@ -67,15 +66,13 @@
     @inline(never)
     private func lockContended(_ bucket: UInt32) {
       // What a lock guards takes some ten nanoseconds, parking a thousand times that. So look for a while first, and less and less often.
-      // Who has the lock may have lost its processor: to this thread.
       var pause = 1
-      for look in 1...Self.looks {
+      for _ in 0..<Self.looks {
         if word.load(ordering: .relaxed) == bucket | Self.free,
           word.compareExchange(expected: bucket | Self.free, desired: bucket | Self.held, ordering: .acquiring).exchanged
         {
           return
         }
-        if look % Self.looksPerGivingWay == 0 { Pause.giveWay() }
         Pause.spin(pause)
         pause = min(pause * 2, Self.longestPause)
       }

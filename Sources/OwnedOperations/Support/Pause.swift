@@ -14,7 +14,8 @@
     }
 
     /// Gives the processor to another thread that wants one. Who looks for something again and again has to: else it keeps those from it
-    /// that are to bring it about, wherever more threads are busy than there are processors. Some hundred nanoseconds if nobody wants it.
+    /// that are to bring it about, wherever more threads are busy than there are processors. Some hundred nanoseconds if nobody wants it;
+    /// if somebody does, a time slice. So not where somebody's call waits for it: a lock.
     static func giveWay() { sched_yield() }
   }
 #endif
