@@ -255,6 +255,97 @@ import Testing
     }
   }
 
+  /// Without a limit, and if nobody looks: in the order of calls.
+  @Test func whatAJobAddsComesBeforeItsYoungerSiblings() {
+    ModelExplorer("nested: async, which adds two, each of which adds two, no limit").exploreQueue(limit: -1, preemptions: 2, reduces: true)
+    {
+      run, scene in
+      // Nobody sends for another worker.
+      scene.addAndWait(1)
+      scene.queue.setItemTime(100)
+      let (order, isOver) = (ModelFlag(), Semaphore())
+      @Sendable func add(_ number: Int) {
+        scene.queue.async(lifetime: scene.lifetime) {
+          order.count = order.count * 10 + number
+          if number < 3 { for child in 1...2 { add(number * 2 + child) } }
+          if number == 6 { isOver.signal() }
+        }
+      }
+      scene.queue.isSuspended = true
+      scene.queue.async(lifetime: scene.lifetime) { for number in 1...2 { add(number) } }
+      run.concurrently(("resume", { scene.queue.isSuspended = false }), ("other", { isOver.wait() }))
+      run.expect(order.count == 134_256, "they ran in the order \(order.count)")
+      scene.wait()
+    } atEnd: { _, _ in
+    }
+  }
+
+  /// Two workers, each of which finds enough to do without what the other has kept.
+  @Test func whatAWorkerLeavesToAnotherIsCounted() {
+    ModelExplorer("nested: async of three, each of which adds one and counts | wait, no limit").exploreQueue(
+      limit: -1, preemptions: 1, reduces: true
+    ) { run, scene in
+      scene.addAndWait(1)
+      scene.queue.setItemTime(10_000)
+      scene.queue.isSuspended = true
+      for _ in 0..<3 {
+        scene.queue.async(lifetime: scene.lifetime) {
+          scene.bodies.run()
+          scene.add()
+          let enqueued = scene.queue.statistics.enqueued
+          run.expect(enqueued >= 5, "\(enqueued) jobs are counted as added")
+        }
+      }
+      run.concurrently(
+        ("resume", { scene.queue.isSuspended = false }),
+        (
+          "wait",
+          {
+            scene.wait()
+            run.expect(scene.bodies.runs == 7, "the wait was over when \(scene.bodies.runs) of 7 bodies had run")
+          }
+        ))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 7)
+      scene.expectStatistics(run)
+    }
+  }
+
+  /// Somebody else takes in a list that has several groups.
+  @Test func aDeepListIsTakenInWhole() {
+    ModelExplorer("nested: async, which adds two, the first of which adds two | async of another owner, no limit").exploreQueue(
+      limit: -1, preemptions: 2, reduces: true
+    ) { run, scene in
+      scene.addAndWait(1)
+      scene.queue.setItemTime(100)
+      scene.queue.isSuspended = true
+      let hasBegun = Semaphore()
+      scene.queue.async(lifetime: scene.lifetime) {
+        scene.bodies.run()
+        scene.queue.async(lifetime: scene.lifetime) {
+          scene.bodies.run()
+          scene.add()
+          hasBegun.signal()
+          scene.add()
+        }
+        scene.add()
+      }
+      run.concurrently(
+        ("resume", { scene.queue.isSuspended = false }),
+        (
+          "other",
+          {
+            hasBegun.wait()
+            scene.queue.async(lifetime: OwnerLifetime.process) { scene.bodies.run() }
+          }
+        ))
+      scene.wait()
+      run.expect(scene.bodies.runs == 7, "the wait was over when \(scene.bodies.runs) of 7 bodies had run")
+    } atEnd: { run, scene in
+      scene.expectStatistics(run)
+    }
+  }
+
   @Test func aBarrierComesBetweenWhatAJobAddsBeforeItAndAfterIt() {
     for addsFirst in [true, false] {
       Self.exploreOrder(Self.name("barrier", addsFirst), addsFirst: addsFirst) { $0.queue.addBarrierBlock($1) }

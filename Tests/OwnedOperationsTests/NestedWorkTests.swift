@@ -7,28 +7,63 @@ import Testing
 @Suite struct NestedWorkTests {
   // MARK: The list by itself
 
-  /// Steps chosen at random, next to an array. Each item says which it is when it is called.
-  @Test(arguments: 1...20) func aListHoldsWhatWasAddedAndNothingElse(seed: UInt64) {
+  /// What a list has to hold: groups of numbered items, each with its position. Those around the innermost come first.
+  private struct Expected {
+    var groups: [[(number: Int, position: Int)]] = []
+    var end = 0
+    var (isOpen, isDeep, beginsGroup) = (false, false, false)
+
+    var all: [Int] { groups.flatMap { $0.map(\.number) } }
+    var hasRoom: Bool { end - (groups.first?.first?.position ?? end) < NestedWork.capacity }
+
+    mutating func add(_ number: Int) {
+      if groups.isEmpty || beginsGroup { groups.append([]) }
+      groups[groups.count - 1].append((number, end))
+      end += 1
+      beginsGroup = false
+    }
+
+    mutating func begin() -> Int? {
+      guard isOpen, !groups.isEmpty else { return nil }
+      let number = groups[groups.count - 1].removeFirst().number
+      if groups[groups.count - 1].isEmpty {
+        groups.removeLast()
+        if let position = groups.last?.last?.position { end = position + 1 }
+      }
+      beginsGroup = isDeep
+      return number
+    }
+
+    mutating func takeIn(opensAgain: Bool) {
+      isOpen = isOpen && opensAgain && groups.isEmpty
+      (groups, isDeep) = ([], false)
+    }
+  }
+
+  /// Steps chosen at random, next to arrays. Each item says which it is when it is called.
+  @Test(arguments: 1...40) func aListHoldsWhatWasAddedAndNothingElse(seed: UInt64) {
     var generator = SplitMix(state: seed)
     let ownerQueue = OwnerQueue(lifetime: nil, home: Counter(), listener: nil, isSuspended: false)
     let (list, flow) = (NestedWork(), Flow(ownerQueue: ownerQueue))
     // The list has borrowed them.
     defer { withExtendedLifetime((ownerQueue, flow)) {} }
     let called = Locked<[Int]>([])
-    var (added, uncounted, isOpen, most) = (0, 0, false, 0)
-    var kept: [Int] = []
+    var (added, uncounted, most, deepest) = (0, 0, 0, 0)
+    var expected = Expected()
     func call(_ work: WorkItem) -> Int? {
       guard case .block(let body) = work else { return nil }
       body()
       return called.withLock { $0.last }
     }
     for _ in 0..<2000 {
-      switch Int.random(in: 0..<8, using: &generator) {
-      case 0 where !isOpen:
+      switch Int.random(in: 0..<30, using: &generator) {
+      case 0, 1:
+        if expected.isOpen { continue }
         most = Int.random(in: 2...NestedWork.capacity + 1, using: &generator)
-        list.open(for: Borrowed(flow), most: most, isMonitored: false)
-        isOpen = true
-      case 1:
+        let isDeep = Bool.random(using: &generator)
+        list.open(for: Borrowed(flow), most: most, isDeep: isDeep, isMonitored: false)
+        (expected.isOpen, expected.isDeep, expected.beginsGroup) = (true, isDeep, false)
+      case 2:
         let opensAgain = Bool.random(using: &generator)
         var taken: [Int?] = []
         list.takeIn(opensAgain: opensAgain) { count, _ in
@@ -37,33 +72,63 @@ import Testing
         } _: { items, count, _ in
           for index in 0..<count { taken.append(call((items + index).move())) }
         }
-        #expect(taken == kept)
+        #expect(taken == expected.all)
         #expect(uncounted == 0)
-        isOpen = isOpen && opensAgain && kept.isEmpty
-        kept = []
-      case 2, 3, 4:
+        expected.takeIn(opensAgain: opensAgain)
+      case 3..<14:
         let work = list.begin()
-        #expect(work.flatMap(call) == (isOpen ? kept.first : nil))
-        if isOpen, !kept.isEmpty { kept.removeFirst() }
+        #expect(work.flatMap(call) == expected.begin())
       default:
         let place = list.makePlace()
-        #expect((place != nil) == (isOpen && kept.count < min(most, NestedWork.capacity)))
+        #expect((place != nil) == (expected.isOpen && expected.all.count < min(most, NestedWork.capacity) && expected.hasRoom))
         guard let place else { continue }
         let number = added
         place.initialize(to: .block { called.withLock { $0.append(number) } })
         #expect(list.add())
-        kept.append(number)
+        expected.add(number)
         (added, uncounted) = (added + 1, uncounted + 1)
       }
-      #expect(list.isOpen == isOpen)
-      #expect(list.isEmpty == kept.isEmpty)
-      #expect(list.hasNews == (uncounted > 0 || !kept.isEmpty))
+      deepest = max(deepest, expected.groups.count)
+      #expect(list.isOpen == expected.isOpen)
+      #expect(list.isDeep == expected.isDeep)
+      #expect(list.isEmpty == expected.groups.isEmpty)
+      #expect(list.hasNews == (uncounted > 0 || !expected.groups.isEmpty))
     }
     list.takeIn(opensAgain: false) { _, _ in
     } _: { items, count, _ in
       items.deinitialize(count: count)
     }
     #expect(added > 200)
+    #expect(deepest > 3)
+  }
+
+  /// The order in which jobs would begin that called those that they add.
+  @Test func aDeepListIsInTheOrderOfCalls() {
+    let ownerQueue = OwnerQueue(lifetime: nil, home: Counter(), listener: nil, isSuspended: false)
+    // All of it on this thread.
+    nonisolated(unsafe) let list = NestedWork()
+    let flow = Flow(ownerQueue: ownerQueue)
+    defer { withExtendedLifetime((ownerQueue, flow)) {} }
+    let order = Locked<[String]>([])
+    @Sendable func add(_ name: String) {
+      let place = list.makePlace()
+      #expect(place != nil, "no room for \(name)")
+      place?.initialize(
+        to: .block {
+          order.withLock { $0.append(name) }
+          if name.count < 5 { for child in ["a", "b", "c"] { add(name + child) } }
+        })
+      #expect(list.add())
+    }
+    func called(_ name: String) -> [String] { [name] + (name.count < 5 ? ["a", "b", "c"].flatMap { called(name + $0) } : []) }
+    list.open(for: Borrowed(flow), most: NestedWork.capacity, isDeep: true, isMonitored: false)
+    for name in ["1", "2"] { add(name) }
+    while let work = list.begin() { if case .block(let body) = work { body() } }
+    #expect(order.withLock { $0 } == called("1") + called("2"))
+    list.takeIn(opensAgain: false) { count, _ in
+      #expect(count == 242)
+    } _: { _, _, _ in
+    }
   }
 
   @Test func aListKeepsWorkOfOneOwnerOnly() {
@@ -71,7 +136,7 @@ import Testing
     let ownerQueue = OwnerQueue(lifetime: owner, home: Counter(), listener: nil, isSuspended: false)
     let flow = Flow(ownerQueue: ownerQueue)
     #expect(!list.keepsWork(of: Borrowed(owner)))
-    list.open(for: Borrowed(flow), most: 2, isMonitored: false)
+    list.open(for: Borrowed(flow), most: 2, isDeep: false, isMonitored: false)
     #expect(list.keepsWork(of: Borrowed(owner)))
     #expect(!list.keepsWork(of: Borrowed(other)))
     withExtendedLifetime((owner, other, ownerQueue, flow)) {}

@@ -32,6 +32,81 @@ import Testing
     #expect(worker?.begin() == "first")
   }
 
+  /// Only jobs of the same owner, and not many, are overtaken by what its jobs add.
+  @Test(arguments: [2, 500, 600]) func aListIsDeepWhereNobodyElseIsReady(count: Int) {
+    func isDeep(limit: Int = .max, besides: OwnerLifetime? = nil) -> Bool? {
+      let owner = OwnerLifetime()
+      let queue = ScheduledQueue()
+      queue.scheduler.itemTime = 100
+      queue.change { scheduler, _ in
+        scheduler.setLimit(limit, asSet: limit)
+        scheduler.setSuspended(true)
+      }
+      for number in 0..<count { queue.add("\(number)", of: number == 1 ? besides ?? owner : owner) }
+      let worker = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
+      #expect(queue.look(worker) == .runs)
+      guard let nested = worker?.batch.nested, nested.isOpen else { return nil }
+      return nested.isDeep
+    }
+    #expect(isDeep() == (count <= 512))
+    #expect(isDeep(besides: OwnerLifetime()) == false)
+    #expect(isDeep(limit: 1) == false)
+    #expect(isDeep(limit: 2) == nil)
+  }
+
+  /// Few are ready while each leads to many: what its worker has run because of it counts.
+  @Test func aJobThatLeadsToManyIsWorthAnotherWorker() {
+    let owner = OwnerLifetime()
+    let queue = ScheduledQueue()
+    queue.scheduler.itemTime = 100
+    queue.change { scheduler, _ in scheduler.setSuspended(true) }
+    for number in 0..<100 { queue.add("\(number)", of: owner) }
+    let worker = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
+    func run(leadingTo jobs: UInt64) {
+      while worker?.begin() != nil { worker?.end() }
+      worker?.lastItemTime = 100
+      worker?.lastFamilySize = jobs
+      #expect(queue.look(worker, after: .items) == .runs)
+    }
+    #expect(queue.look(worker) == .runs)
+    run(leadingTo: 1)
+    #expect(queue.sent.count == 1)
+    run(leadingTo: 2000)
+    #expect(queue.sent.count == 2)
+    queue.scheduler.itemTime = Scheduler.unknownTime
+    run(leadingTo: .max / 8)  // no sum is too large
+    while queue.scheduler.familySize > 1 { queue.scheduler.measuredFamily(1) }
+  }
+
+  /// What a worker has kept in a deep list stays with it while others have enough to do.
+  @Test func aWorkerLeavesToOthersWhatTheyHaveKept() {
+    let owner = OwnerLifetime()
+    let queue = ScheduledQueue(processors: 2)
+    queue.scheduler.itemTime = 10_000
+    queue.change { scheduler, _ in scheduler.setSuspended(true) }
+    for number in 1...4 { queue.add("\(number)", of: owner) }
+    let first = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
+    #expect(queue.look(first) == .runs)
+    let second = queue.sent.last
+    guard let first, let second, first !== second else { return #expect(Bool(false), "no second worker was sent for") }
+    #expect(queue.look(second) == .runs)
+    func leaves() -> Bool { queue.scheduler.leavesNestedWork(toOthersThan: second) }
+    #expect(first.begin() != nil)
+    #expect(leaves())
+    guard let place = first.batch.nested.makePlace() else { return #expect(Bool(false), "nothing is kept") }
+    place.initialize(to: .block {})
+    #expect(first.batch.nested.add())
+    #expect(leaves())  // two are ready
+    queue.add("low", .low, of: owner)
+    while second.begin() != nil { second.end() }
+    #expect(queue.look(second, after: .items) == .runs)
+    while second.begin() != nil { second.end() }
+    #expect(queue.look(second, after: .items) == .runs)
+    #expect(!leaves())  // what is ready is less urgent
+    queue.change { scheduler, _ in scheduler.takeInNestedWork() }
+    #expect(leaves())  // and nothing is kept
+  }
+
   @Test func priorityComesFirstThenOrder() {
     let queue = ScheduledQueue()
     queue.change { scheduler, _ in scheduler.setSuspended(true) }

@@ -23,7 +23,7 @@ extension GraphRun {
     guard var node = takeInHand(number, stack) else { return }
     let attributes = arrays.attributes[Int(node)]
     let source = source(of: node)
-    var time = ChainTime(worker)
+    var time = ChainTime(allowance: Self.chainTime, step: worker.chainStep)
     var succeeded: UInt32 = 0
     var count: UInt32 = 0
     var found = ReadyNodes()
@@ -53,7 +53,9 @@ extension GraphRun {
         cancelNodes([node], otherwise: outcome, on: queue)
       }
       var goesOn = !worker.hasBlockedInChain && queue.hint.mayGoOn(at: attributes.level)
-      if goesOn, time.isDue(count) { goesOn = !time.isUsedUp(worker, queue, level: attributes.level) }
+      if goesOn, time.isDue(count), time.isUsedUp(&worker.chainStep, batchStart: worker.batchStart) {
+        goesOn = !othersWait(worker, queue, level: attributes.level)
+      }
       if goesOn { found.pushSiblings(to: stack, of: source) }
       if goesOn, found.hasOthers {
         queue.list(found, of: self)
@@ -75,6 +77,13 @@ extension GraphRun {
       worker.letGoOfNodeOwner(unlessNext: arrays.attributes[Int(next)].holdsOwner)
       node = next
     }
+  }
+
+  /// After this long, other work gets its turn; in nanoseconds.
+  private static var chainTime: UInt64 { 50_000 }
+
+  private func othersWait(_ worker: Worker, _ queue: QueueCore, level: Int) -> Bool {
+    worker.isGuest || worker.batch.hasItems || !worker.batch.nested.isEmpty || queue.hint.hasReadyWork(at: level)
   }
 
   /// Takes the first node of a bundle in hand, and pushes the others.
@@ -354,41 +363,5 @@ struct ReadyNodes {
     if !siblings.isEmpty { siblings.removeAll(keepingCapacity: siblings.count < 4096) }
     if !others.isEmpty { others.removeAll(keepingCapacity: others.count < 4096) }
     if !doomed.isEmpty { doomed.removeAll(keepingCapacity: doomed.count < 4096) }
-  }
-}
-
-/// How long a worker has gone on from node to node, looked up seldom where nodes are short.
-private struct ChainTime {
-  private var nextLook: UInt32
-  private var firstLook: UInt64 = 0
-  private var lastLook: UInt64 = 0
-
-  /// After this long, other work gets its turn; in nanoseconds.
-  private static let allowance: UInt64 = 50_000
-  private static let longestStep: UInt64 = 64
-
-  init(_ worker: Worker) {
-    nextLook = worker.chainStep
-  }
-
-  func isDue(_ count: UInt32) -> Bool { count >= nextLook }
-
-  /// Whether the time is up and somebody else wants the thread.
-  mutating func isUsedUp(_ worker: Worker, _ queue: QueueCore, level: Int) -> Bool {
-    let now = Uptime.now
-    var step = UInt64(worker.chainStep)
-    if firstLook == 0 {
-      firstLook = now
-      // Perhaps these nodes take long; other items of the batch may have taken the time, too.
-      if now - worker.batchStart > Self.allowance { step = max(1, step / 4) }
-    } else {
-      let each = (now - lastLook) / step
-      step = max(1, min(Self.longestStep, step * 2, Self.allowance / 2 / max(1, each)))
-    }
-    lastLook = now
-    worker.chainStep = UInt32(step)
-    nextLook += worker.chainStep
-    guard now - firstLook > Self.allowance else { return false }
-    return worker.isGuest || worker.batch.hasItems || !worker.batch.nested.isEmpty || queue.hint.hasReadyWork(at: level)
   }
 }

@@ -20,7 +20,7 @@ extension OwnerScopedQueue {
   public func async<Owner: OperationOwner & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
-    submit(consume body, owner: owner, lifetime: owner.lifetimeToken.lifetime, priority: priority)
+    submit(consume body, owner: owner, token: owner.lifetimeToken, priority: priority)
   }
 
   /// Runs the body with an object that holds no token, unless the object ends first. A job: there is no `Operation` object.
@@ -36,7 +36,9 @@ extension OwnerScopedQueue {
   public func async<Owner: AnyObject & Sendable>(
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
-    submit(consume body, owner: owner, lifetime: OwnerLifetime.of(owner as AnyObject), priority: priority)
+    let lifetime = OwnerLifetime.of(owner as AnyObject)
+    submit(consume body, owner: owner, lifetime: Borrowed(lifetime), priority: priority)
+    withExtendedLifetime(lifetime) {}
   }
 
   /// Runs the body unless the lifetime ends first. A job: there is no `Operation` object.
@@ -52,18 +54,27 @@ extension OwnerScopedQueue {
     submitPerhapsNested(.block(consume body), lifetime: Borrowed(lifetime), priority: priority)
   }
 
+  /// - Parameter token: the caller's, who keeps it. The lifetime behind it is not counted either: several threads may add for one owner.
   @usableFromInline
   func submit<Owner: AnyObject & Sendable>(
-    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: OwnerLifetime, priority: Operation.QueuePriority
+    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, token: OwnerLifetime.Token, priority: Operation.QueuePriority
   ) {
-    guard lifetime.isAlive else { return refusedJobs.add() }
-    let isBound = lifetime.bind(owner)
-    if isBound { lifetime.unretainedHold?.with { $0.place.prefetch() } }  // to have it under the lock
+    submit(consume body, owner: owner, lifetime: Borrowed(token.lifetime), priority: priority)
+  }
+
+  @inline(__always)  // for each job
+  private func submit<Owner: AnyObject & Sendable>(
+    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Borrowed<OwnerLifetime>,
+    priority: Operation.QueuePriority
+  ) {
+    guard lifetime.with({ $0.isAlive }) else { return refusedJobs.add() }
+    let isBound = lifetime.with { $0.bind(owner) }
+    if isBound { lifetime.with { $0.unretainedHold }?.with { $0.place.prefetch() } }  // to have it under the lock
     let erased = ErasedOwnerBody.erase(consume body)
     if isBound {
-      submitPerhapsNested(.ownerJob(consume erased, heldBy: nil), lifetime: Borrowed(lifetime), priority: priority)
+      submitPerhapsNested(.ownerJob(consume erased, heldBy: nil), lifetime: lifetime, priority: priority)
     } else {
-      submit(.ownerJob(consume erased, heldBy: OwnerHold.of(owner)), lifetime: Borrowed(lifetime), priority: priority)
+      submit(.ownerJob(consume erased, heldBy: OwnerHold.of(owner)), lifetime: lifetime, priority: priority)
     }
   }
 

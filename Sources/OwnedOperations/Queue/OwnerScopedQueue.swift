@@ -16,8 +16,9 @@ import Synchronization
 ///
 /// Work starts by priority, and first come, first served within a priority; see ``ownerFairness`` for the alternative. It runs on GCD
 /// threads: without a limit on as many as there are processors, and more while work blocks. Without a limit, a thread may take quick jobs
-/// in advance, which others then overtake by some milliseconds at most. With a limit the order is strict. All members may be used from any
-/// thread, also from inside work of the same queue.
+/// in advance, which others then overtake by some milliseconds at most. And quick jobs that a job adds for its own owner may start before
+/// older ones of that owner: a tree of jobs runs depth first, as calls would. With a limit the order is strict. All members may be used
+/// from any thread, also from inside work of the same queue.
 ///
 /// A queue that nobody holds any more, nor its ``operationQueue``, finishes its work, and then goes. The jobs of a *suspended* queue go
 /// with it, cancelled: nobody could resume it. Operations keep their queue until they have finished, as Foundation's do, and with it the

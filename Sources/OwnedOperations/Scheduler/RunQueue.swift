@@ -38,6 +38,12 @@ struct RunQueue: ~Copyable {
 
   var isEmpty: Bool { count == 0 && returned.isEmpty }
 
+  /// Whether all entries are known to be the flow's.
+  func holdsNone(but flow: Borrowed<Flow>) -> Bool {
+    guard count > 0, let storage else { return returned.isEmpty }
+    return count == 1 && returned.isEmpty && Borrowed(storage[head].flow).address == flow.address
+  }
+
   /// An age greater than all before.
   mutating func makeAge() -> UInt64 {
     lastAge += 1

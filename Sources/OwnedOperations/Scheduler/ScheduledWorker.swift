@@ -36,6 +36,8 @@ class ScheduledWorker: BlockingObserver {
   final var batchSize = 1
   /// How long the items of the last batch took each, in nanoseconds; nil if there was none.
   final var lastItemTime: UInt64?
+  /// How many jobs each of them was, with those that it has led to and the worker has run.
+  final var lastFamilySize: UInt64 = 1
   /// How many batches have ended since a job of one added to the queue.
   final var batchesWithoutAddition = 0
   /// What they used of the processor; nil if that was not measured.

@@ -2,6 +2,8 @@
 extension Scheduler {
   /// Jobs that add nothing need no list.
   private static let leastBatchesWithoutAddition = 8
+  /// With more ready work than that a list is not deep: each of them would wait for a batch.
+  private static let mostReadyForDeep = 512
 
   /// The worker may keep what its jobs add, from now until its batch is settled or reclaimed: the batch has just been filled.
   mutating func openNestedWork(of worker: ScheduledWorker) {
@@ -11,7 +13,25 @@ extension Scheduler {
     else { return }
     let most = limit == 1 ? NestedWork.capacity : Int(min(Self.leastWorkForWorker / max(1, itemTime), UInt64(NestedWork.capacity)))
     guard most > 1, let flow = worker.batch.lastFlow, flow.with({ $0.line == nil && !$0.ownerQueue.hasEnded }) else { return }
-    worker.batch.nested.open(for: flow, most: most, isMonitored: isMonitored)
+    worker.batch.nested.open(for: flow, most: most, isDeep: mayOvertake(flow, level: worker.batch.level), isMonitored: isMonitored)
+  }
+
+  /// Whether what jobs of the flow add may come before what is ready.
+  private func mayOvertake(_ flow: Borrowed<Flow>, level: Int) -> Bool {
+    limit == .max && firstPhase.with { $0.readyCount <= Self.mostReadyForDeep && $0.runQueues[level].holdsNone(but: flow) }
+  }
+
+  /// Whether others than the worker have kept something that is still to be taken in.
+  func hasNestedWork(besides worker: ScheduledWorker) -> Bool { workers.active.contains { $0 !== worker && $0.batch.nested.hasNews } }
+
+  /// Whether the worker finds enough to do without what others have kept in deep lists: ready work that is no less urgent, or what it has
+  /// kept itself.
+  func leavesNestedWork(toOthersThan worker: ScheduledWorker) -> Bool {
+    let readyLevels = firstPhase.with { $0.readyLevels }
+    let level = worker.batch.nested.isEmpty ? readyLevels.trailingZeroBitCount : worker.batch.level
+    return workers.active.allSatisfy { other in
+      other === worker || !other.batch.nested.hasNews || other.batch.nested.isDeep && level <= other.batch.level
+    }
   }
 
   /// Counts what workers have kept, and puts what they have not begun into the ready lists.

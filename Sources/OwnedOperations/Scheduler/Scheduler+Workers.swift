@@ -16,7 +16,8 @@ extension Scheduler {
   /// finished its batch.
   private var isWorthWorker: Bool {
     if workers.activeCount - waiting - blockedWorkers <= 0 { return true }
-    return UInt64(firstPhase.with { $0.readyCount }) * itemTime >= Self.leastWorkForWorker
+    let time = min(itemTime * familySize, Self.unknownTime)
+    return UInt64(firstPhase.with { $0.readyCount }) * time >= Self.leastWorkForWorker
   }
 
   /// Whether items take so long that more workers had better set out before those on their way have looked. Then each item is worth a
@@ -30,6 +31,12 @@ extension Scheduler {
   mutating func measured(_ time: UInt64) {
     let time = min(time, Self.unknownTime)
     itemTime = itemTime == Self.unknownTime ? time : max(time, (itemTime * 3 + time) / 4)
+  }
+
+  /// - Parameter size: of how many jobs an item was one that its worker ran because of it.
+  mutating func measuredFamily(_ size: UInt64) {
+    let size = min(size, Self.unknownTime)
+    familySize = max(size, (familySize * 3 + size) / 4)
   }
 
   // MARK: Sending for workers

@@ -65,6 +65,8 @@ struct Scheduler: ~Copyable {
   var detached = 0
   /// How long a work item has taken lately, in nanoseconds.
   var itemTime = Self.unknownTime
+  /// How many jobs one that is ready stands for: itself, and what its worker is going to run of what it adds.
+  var familySize: UInt64 = 1
   /// What bodies have used of the processors lately.
   var processorShare = ProcessorShare()
   /// How many there are.
@@ -344,6 +346,11 @@ struct Scheduler: ~Copyable {
       return .sweep
     }
     if take(for: worker) { return .run }
+    // What it had left to others.
+    if hasNestedWork(besides: worker) {
+      takeInNestedWork()
+      if take(for: worker) { return .run }
+    }
     if hasReleases || worker.hasGivenBack { return .lookAgain }
     worker.endDrain()
     if Mutation.leavesInASecondHold.isOn { return .leaveLater }
@@ -353,7 +360,10 @@ struct Scheduler: ~Copyable {
   mutating func settle(_ worker: ScheduledWorker, after last: LastStep) {
     reclaimBatch(from: worker)
     settleBatch(of: worker)
-    if let time = worker.lastItemTime { measured(time) }
+    if let time = worker.lastItemTime {
+      measured(time)
+      measuredFamily(worker.lastFamilySize)
+    }
     if let use = worker.lastUse.take() { processorShare.add(use) }
     if last == .barrier { finishBarrier() }
   }

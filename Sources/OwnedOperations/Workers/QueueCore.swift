@@ -53,13 +53,15 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   }
 
   /// Changes the scheduler with something that goes into it, without a copy; and follows up.
+  /// - Parameter worker: whose step it is, if it is one's. It may leave to others what they have kept.
   @inline(__always)  // as above
   func mutate<Argument: ~Copyable, Result: ~Copyable>(
-    with argument: consuming Argument, _ body: (inout Scheduler, inout FollowUp, consuming Argument) -> Result
+    with argument: consuming Argument, stepOf worker: ScheduledWorker? = nil,
+    _ body: (inout Scheduler, inout FollowUp, consuming Argument) -> Result
   ) -> Result {
     var followUp = FollowUp()
     lock.lock()
-    takeIn()
+    takeIn(stepOf: worker)
     let result = body(&scheduler, &followUp, argument)
     guard hasMoreDue(followUp) else {
       let due = takeWorker(followUp)
@@ -90,10 +92,12 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   }
 
   /// Under the lock: takes in what lies outside of the scheduler.
-  private func takeIn() {
+  private func takeIn(stepOf worker: ScheduledWorker? = nil) {
     guard hint.hasNestedWork else { return }
     hint.forgetNestedWork()
-    scheduler.takeInNestedWork()
+    guard let worker, scheduler.leavesNestedWork(toOthersThan: worker) else { return scheduler.takeInNestedWork() }
+    // Not counted, so whoever comes next has to look.
+    if scheduler.hasNestedWork(besides: worker), !Mutation.leftWorkIsForgotten.isOn { hint.noteNestedWork() }
   }
 
   /// Whether somebody waits for the lock, which this thread has. For tests.

@@ -25,8 +25,10 @@ struct QueueHint: Sendable {
     static func ready(_ levels: UInt32) -> Flags { Flags(rawValue: levels) }
     static func above(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level) - 1) }
     static func level(_ level: Int) -> Flags { Flags(rawValue: 1 << UInt32(level)) }
-    /// What comes before nested work of this level.
+    /// What comes before nested work of this level, if it is not kept in a deep list.
     static func olderThanNested(at level: Int) -> Flags { [.interrupt, .above(level), .level(level)] }
+    /// What comes before it anyway.
+    static func moreUrgentThanNested(at level: Int) -> Flags { [.interrupt, .above(level)] }
   }
 
   private let word: BorrowedStorage<Atomic<UInt32>>

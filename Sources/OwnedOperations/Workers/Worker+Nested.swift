@@ -19,7 +19,9 @@ extension Worker {
         core.monitorNestedWork()
         nested.isMonitored = true
       }
-      return nested.makePlace()
+      let place = nested.makePlace()
+      if place == nil, nested.isDeep { leavesFamilies = true }
+      return place
     }
   }
 
@@ -34,16 +36,21 @@ extension Worker {
   /// Whose work comes next, after the batch.
   var nextNestedLifetime: UnsafeMutableRawPointer? { batch.nested.isEmpty ? nil : batch.nested.lifetime }
 
+  /// How long what jobs have added is run until the batch is settled, in nanoseconds. With less a tree of jobs would be cut into more and
+  /// smaller pieces.
+  private static let nestedTime: UInt64 = 200_000
+
   /// Runs what jobs of the batch have added and this worker has kept. That comes after the batch's last item, as if it were part of it.
   /// - Returns: how many.
   @inline(never)
   func runNested(_ level: Int, _ held: inout HeldOwner) -> UInt64 {
     let nested = Borrowed(batch.nested)  // the batch keeps it
     guard let flow = nested.with({ $0.flow }), batch.mayGoOn(with: flow) else { return 0 }
-    let older = QueueHint.Flags.olderThanNested(at: level)
-    var (count, over) = (0, 0)
+    var time = ChainTime(allowance: Self.nestedTime, step: nestedStep)
+    var count: UInt32 = 0
+    var over = 0
     defer { currentOwnerQueue = nil }
-    while count < nestedSize, hint.flags.isDisjoint(with: older) || Mutation.nestedWorkOvertakes.isOn {
+    while mayRunNested(level, nested) {
       // Before one is taken in hand, see `WorkBatch`.
       batch.goOn(nestedOver: over)
       guard let work = nested.with({ $0.begin() }) else {
@@ -54,8 +61,19 @@ extension Worker {
       // Now the last item is known to execute, for it goes on, and so the flow to be there.
       let ownerQueue = flow.with { $0.unretainedOwnerQueue }
       ownerQueue.with { ownerQueue in runNested(work, ownerQueue, &over, &held) }
+      if time.isDue(count), time.isUsedUp(&nestedStep, batchStart: batchStart) {
+        leavesFamilies = nested.with { $0.isDeep && !$0.isEmpty }
+        break
+      }
     }
     return UInt64(count)
+  }
+
+  @inline(__always)  // for each job
+  private func mayRunNested(_ level: Int, _ nested: Borrowed<NestedWork>) -> Bool {
+    let flags = hint.flags
+    return flags.isDisjoint(with: .olderThanNested(at: level))
+      || flags.isDisjoint(with: .moreUrgentThanNested(at: level)) && nested.with { $0.isDeep } || Mutation.nestedWorkOvertakes.isOn
   }
 
   /// Runs one nested job.

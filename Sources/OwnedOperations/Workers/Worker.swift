@@ -43,10 +43,12 @@ final class Worker: DueWorker {
   /// How many graph nodes to run before the next look at the clock.
   var chainStep: UInt32 = 1
   private(set) var hasBlockedInChain = false
+  /// How many nested jobs to run before the next look at the clock.
+  var nestedStep: UInt32 = 1
+  /// A deep list was full, or its time was up.
+  var leavesFamilies = false
   /// Whether this thread is inside of a job's body, whose nested work may be kept.
   var isInJob = false
-  /// How many nested jobs to run before the batch is settled.
-  var nestedSize = 16
   @Uncounted private var currentRun: AnyObject?  // the item that began the chain keeps it
   private var currentNode: UInt32 = 0
   /// Of the bodies of jobs; here, because it has to stay in its place while they run.

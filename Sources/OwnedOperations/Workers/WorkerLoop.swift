@@ -19,7 +19,9 @@ extension Worker {
     var last = hasWork ? runOnce(core.hint) : .nothing
     while true {
       let isTimeUp = last != .nothing && deadline != .max && Uptime.now > deadline
-      switch core.mutate({ scheduler, _ in scheduler.nextStep(of: self, after: last, isTimeUp: isTimeUp) }) {
+      switch core.mutate(
+        with: (), stepOf: self, { scheduler, _, _ in scheduler.nextStep(of: self, after: last, isTimeUp: isTimeUp) })
+      {
       case .run: last = runOnce(core.hint)
       case .lookAgain:
         takeBackAll()
@@ -56,7 +58,7 @@ extension Worker {
       return runBarrier(consume barrier)
     }
     hasFedQueue = false
-    let level = batch.level
+    let (level, wasDeep) = (batch.level, batch.nested.isDeep)
     let usage = measuresUse ? Platform.threadUsage : nil
     hasWaited = false
     lastItemTime = nil
@@ -64,14 +66,15 @@ extension Worker {
     let start = usage == nil ? lastEnd ?? Uptime.now : Uptime.now
     lastEnd = nil
     batchStart = start
-    var count: UInt64 = 0
+    var (count, nestedCount): (UInt64, UInt64) = (0, 0)
+    leavesFamilies = false
     var held = HeldOwner(ownerFrame.start)
     while true {
       endLate()
       // The deinit of the last owner is no body: it must not run with a work item in hand.
       if held.isHolding { held.letGo(unlessFor: batch.nextLifetime ?? nextNestedLifetime) }
       guard let (index, work, ownerQueue, lifetime) = batch.begin() else {
-        if count > 0, !batch.nested.isEmpty { count += runNested(level, &held) }
+        if count > 0, !batch.nested.isEmpty { nestedCount = runNested(level, &held) }
         break
       }
       ownerQueue.with { ownerQueue in execute(work, at: index, ownerQueue, lifetime, &held) }
@@ -82,7 +85,7 @@ extension Worker {
     held.letGo()
     lastBatchWasSmall = count < 8
     guard count > 0 else { return }
-    noteBatch(of: count, since: start, usage)
+    noteBatch(of: count, ledTo: nestedCount, since: start, usage, wasDeep: wasDeep)
   }
 
   private func runBarrier(_ barrier: consuming @escaping @Sendable () -> Void) {
@@ -94,16 +97,21 @@ extension Worker {
   }
 
   /// What the next batch goes by: how large it is, and whether it is measured.
-  private func noteBatch(of count: UInt64, since start: UInt64, _ usage: ThreadUsage?) {
+  private func noteBatch(of items: UInt64, ledTo nestedCount: UInt64, since start: UInt64, _ usage: ThreadUsage?, wasDeep: Bool) {
+    let count = items + nestedCount
     gathering.note(Int(count))
     batchesWithoutAddition = hasFedQueue ? 0 : batchesWithoutAddition + 1
     let end = Uptime.now
     lastEnd = end
     let each = (end - start) / count
     lastItemTime = each
+    lastFamilySize = count / items
     if let usage, !hasWaited { lastUse = Platform.threadUsage?.use(since: usage, in: end - start) }
-    batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
-    nestedSize = max(1, min(Self.mostNested, nestedSize * 2, Int(Self.batchTime / max(1, each))))
+    if leavesFamilies {
+      batchSize = 1  // or each batch would leave as many families unfinished as it has begun
+    } else if !wasDeep || batch.nested.isDeep {
+      batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
+    }
   }
 
   /// Runs one item. The item is over first, and what it captured is released when this returns: a deinit of the user's is no body, and may
@@ -194,7 +202,6 @@ extension Worker {
   /// Items that take as much are worth the two system calls that tell what a batch has used: 1 % of the item.
   private static let leastMeasuredTime: UInt64 = 50_000
 
-  private static let mostNested = 1024
   private static let spinPause = 10
   private static let spinLooks = 20
   private static let looksBeforeGivingWay = 8

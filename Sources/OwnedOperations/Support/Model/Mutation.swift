@@ -205,6 +205,12 @@ enum Mutation: String, CaseIterable {
   case takenListGoesOn  // whatAJobAddsKeepsItsOrder
   /// A list that was to be opened again is opened though something was decided meanwhile that closes it.
   case closedListIsReopened  // aBarrierComesBetweenWhatAJobAddsBeforeItAndAfterIt
+  /// What a job has added to a deep list goes behind what is left of its siblings.
+  case deepListIsFlat  // whatAJobAddsComesBeforeItsYoungerSiblings
+  /// Who takes in a deep list forgets what is around its innermost group.
+  case outerGroupsAreForgotten  // aDeepListIsTakenInWhole
+  /// A worker that leaves to others what they have kept takes back that there is some.
+  case leftWorkIsForgotten  // whatAWorkerLeavesToAnotherIsCounted
   /// The monitor doesn't know of what a worker has kept.
   case nestedWorkIsNotMonitored  // aBodyBlocksUntilWhatItHasAddedHasRun
 
