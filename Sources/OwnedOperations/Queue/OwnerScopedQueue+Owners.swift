@@ -60,6 +60,7 @@ extension OwnerScopedQueue {
     _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, token: OwnerLifetime.Token, priority: Operation.QueuePriority
   ) {
     submit(consume body, owner: owner, lifetime: Borrowed(token.lifetime), priority: priority)
+    withExtendedLifetime(token) {}  // whether or not this is made a part of its caller
   }
 
   @inline(__always)  // for each job

@@ -85,6 +85,8 @@ final class NestedWork {  // shared by its batch, under the protocol above
   @exclusivity(unchecked) var isMonitored = false
   /// The job that runs was in a deep list, and has added nothing yet. The worker's own while it is open.
   @exclusivity(unchecked) private var beginsGroup = false
+  /// It was deep, and there was no place for another item, since it was opened. The worker's own while it is open.
+  @exclusivity(unchecked) private(set) var wasFull = false
   /// `added`, as the scheduler has counted it.
   @exclusivity(unchecked) private var counted: UInt64 = 0
   /// It was open when items were moved out, and nothing has been decided since that keeps it closed. Guarded by the lock.
@@ -150,12 +152,18 @@ final class NestedWork {  // shared by its batch, under the protocol above
   func makePlace() -> UnsafeMutablePointer<WorkItem>? {
     // Acquiring: whoever has emptied a full list has read what is written anew.
     let word = Word(word.load(ordering: .acquiring))
-    guard word.isOpen, word.count < most else { return nil }
+    guard word.isOpen else { return nil }
+    guard word.count < most else { return noPlace(word) }
     guard let items, let outer else { return makeRoom() + Self.place(of: word.innermost.end) }
     // In groups that have been begun are places of no use until the group has been used up.
     let first = word.depth > 0 ? outer[0].head : word.innermost.head
-    guard Int(word.innermost.end &- first) < Self.capacity else { return nil }
+    guard Int(word.innermost.end &- first) < Self.capacity else { return noPlace(word) }
     return items + Self.place(of: word.innermost.end)
+  }
+
+  private func noPlace(_ word: Word) -> UnsafeMutablePointer<WorkItem>? {
+    if word.isDeep { wasFull = true }
+    return nil
   }
 
   @inline(never)
@@ -233,7 +241,7 @@ final class NestedWork {  // shared by its batch, under the protocol above
   /// Opens it. The worker is in no body.
   func open(for flow: Borrowed<Flow>, most: Int, isDeep: Bool, isMonitored: Bool) {
     (self.flow, self.most, self.isMonitored, isToReopen) = (flow, min(most, Self.capacity), isMonitored, false)
-    beginsGroup = false
+    (beginsGroup, wasFull) = (false, false)
     lifetime = flow.with { $0.unretainedOwnerQueue.with { $0.unretainedLifetime?.address } }
     word.store(word.load(ordering: .relaxed) | Word.open | (isDeep ? Word.deep : 0), ordering: .releasing)
   }

@@ -16,7 +16,8 @@ extension Scheduler {
   /// finished its batch.
   private var isWorthWorker: Bool {
     if workers.activeCount - waiting - blockedWorkers <= 0 { return true }
-    let time = min(itemTime * familySize, Self.unknownTime)
+    // No family is worth it alone: who adds a single job beside one would pay for a worker each time.
+    let time = max(itemTime, min(itemTime * familySize, Self.leastWorkForWorker / 4))
     return UInt64(firstPhase.with { $0.readyCount }) * time >= Self.leastWorkForWorker
   }
 
@@ -94,6 +95,7 @@ extension Scheduler {
       extraWorkers = 0
       // What comes after a pause may be of another kind.
       processorShare = ProcessorShare()
+      familySize = 1
     }
     return isLast
   }

@@ -246,7 +246,7 @@ struct Scheduler: ~Copyable {
 
   /// Fills the worker's batch, or hands it the barrier. False if there is nothing for it to do.
   mutating func take(for worker: ScheduledWorker) -> Bool {
-    guard !isSuspended, worker.generation == workerGeneration || Mutation.formerWorkersGoOn.isOn, mayTake else { return false }
+    guard mayTake(for: worker) else { return false }
     while true {
       let level = firstPhase.with { phase -> Int? in
         guard phase.readyLevels != 0 else { return nil }
@@ -277,6 +277,17 @@ struct Scheduler: ~Copyable {
       }
       advance()
     }
+  }
+
+  private func mayTake(for worker: ScheduledWorker) -> Bool {
+    !isSuspended && (worker.generation == workerGeneration || Mutation.formerWorkersGoOn.isOn) && mayTake
+  }
+
+  /// The worker has found nothing, and others may have kept something that it has left to them.
+  private mutating func takeWhatWasLeft(by worker: ScheduledWorker) -> Bool {
+    guard mayTake(for: worker), workers.active.contains(where: { $0 !== worker && !$0.batch.nested.isEmpty }) else { return false }
+    takeInNestedWork()
+    return take(for: worker)
   }
 
   /// The barrier is over, or was cancelled.
@@ -345,12 +356,7 @@ struct Scheduler: ~Copyable {
       departures.isSweepDue = false
       return .sweep
     }
-    if take(for: worker) { return .run }
-    // What it had left to others.
-    if hasNestedWork(besides: worker) {
-      takeInNestedWork()
-      if take(for: worker) { return .run }
-    }
+    if take(for: worker) || takeWhatWasLeft(by: worker) { return .run }
     if hasReleases || worker.hasGivenBack { return .lookAgain }
     worker.endDrain()
     if Mutation.leavesInASecondHold.isOn { return .leaveLater }
@@ -360,7 +366,7 @@ struct Scheduler: ~Copyable {
   mutating func settle(_ worker: ScheduledWorker, after last: LastStep) {
     reclaimBatch(from: worker)
     settleBatch(of: worker)
-    if let time = worker.lastItemTime {
+    if last == .items, let time = worker.lastItemTime {
       measured(time)
       measuredFamily(worker.lastFamilySize)
     }

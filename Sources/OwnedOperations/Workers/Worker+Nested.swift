@@ -19,9 +19,7 @@ extension Worker {
         core.monitorNestedWork()
         nested.isMonitored = true
       }
-      let place = nested.makePlace()
-      if place == nil, nested.isDeep { leavesFamilies = true }
-      return place
+      return nested.makePlace()
     }
   }
 
@@ -36,8 +34,8 @@ extension Worker {
   /// Whose work comes next, after the batch.
   var nextNestedLifetime: UnsafeMutableRawPointer? { batch.nested.isEmpty ? nil : batch.nested.lifetime }
 
-  /// How long what jobs have added is run until the batch is settled, in nanoseconds. With less a tree of jobs would be cut into more and
-  /// smaller pieces.
+  /// How long what jobs have added is run until the batch is settled, in nanoseconds, from the first look at the clock on: jobs that have
+  /// become slow of late take longer once. With less a tree of jobs would be cut into more and smaller pieces.
   private static let nestedTime: UInt64 = 200_000
 
   /// Runs what jobs of the batch have added and this worker has kept. That comes after the batch's last item, as if it were part of it.

@@ -45,7 +45,7 @@ final class Worker: DueWorker {
   private(set) var hasBlockedInChain = false
   /// How many nested jobs to run before the next look at the clock.
   var nestedStep: UInt32 = 1
-  /// A deep list was full, or its time was up.
+  /// The time of a deep list was up.
   var leavesFamilies = false
   /// Whether this thread is inside of a job's body, whose nested work may be kept.
   var isInJob = false

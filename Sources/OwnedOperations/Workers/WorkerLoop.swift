@@ -83,7 +83,7 @@ extension Worker {
     }
     endLate()
     held.letGo()
-    lastBatchWasSmall = count < 8
+    lastBatchWasSmall = count + nestedCount < 8
     guard count > 0 else { return }
     noteBatch(of: count, ledTo: nestedCount, since: start, usage, wasDeep: wasDeep)
   }
@@ -107,10 +107,13 @@ extension Worker {
     lastItemTime = each
     lastFamilySize = count / items
     if let usage, !hasWaited { lastUse = Platform.threadUsage?.use(since: usage, in: end - start) }
-    if leavesFamilies {
+    let larger = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
+    if wasDeep, leavesFamilies || batch.nested.wasFull {
       batchSize = 1  // or each batch would leave as many families unfinished as it has begun
-    } else if !wasDeep || batch.nested.isDeep {
-      batchSize = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
+    } else if wasDeep, !batch.nested.isDeep {
+      batchSize = max(batchSize, min(Self.mostFamilies, larger))  // somebody has looked, and it is not known how many are left
+    } else {
+      batchSize = larger
     }
   }
 
@@ -202,6 +205,7 @@ extension Worker {
   /// Items that take as much are worth the two system calls that tell what a batch has used: 1 % of the item.
   private static let leastMeasuredTime: UInt64 = 50_000
 
+  private static let mostFamilies = 8
   private static let spinPause = 10
   private static let spinLooks = 20
   private static let looksBeforeGivingWay = 8
