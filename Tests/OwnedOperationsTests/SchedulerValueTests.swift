@@ -45,6 +45,7 @@ import Testing
       for number in 0..<count { queue.add("\(number)", of: number == 1 ? besides ?? owner : owner) }
       let worker = queue.change { scheduler, _ in scheduler.setSuspended(false) }.worker
       #expect(queue.look(worker) == .runs)
+      defer { _ = queue.drain(worker) }
       guard let nested = worker?.batch.nested, nested.isOpen else { return nil }
       return nested.isDeep
     }
@@ -76,6 +77,7 @@ import Testing
     queue.scheduler.itemTime = Scheduler.unknownTime
     run(leadingTo: .max / 8)  // no sum is too large
     while queue.scheduler.familySize > 1 { queue.scheduler.measuredFamily(1) }
+    _ = queue.drain(worker)
   }
 
   /// What a worker has kept in a deep list stays with it while others have enough to do.
@@ -105,6 +107,7 @@ import Testing
     #expect(!leaves())  // what is ready is less urgent
     queue.change { scheduler, _ in scheduler.takeInNestedWork() }
     #expect(leaves())  // and nothing is kept
+    _ = queue.drain(second)
   }
 
   @Test func priorityComesFirstThenOrder() {
