@@ -54,12 +54,12 @@ import Synchronization
 /// job calls those that it adds. A tree of quick jobs is not wide then: a few of each level are pending, in memory that the next ones use
 /// again. With the oldest first half of a tree of 262,143 is pending at its widest, 13 MB, and a list is full every 128 jobs.
 ///
-/// - What a deep list keeps may come before what is ready, for as long as a batch's nested work may take: 0.2 ms. What is left then goes
-///   behind all that is ready, the oldest first. Batches are small meanwhile, for each item begins another family. So a job with others of
-///   its owner before it, at most 512, may wait for 0.2 ms for each of them, divided by the workers. Each stands for its family when the
-///   scheduler decides whether another worker is worth it.
-/// - The first look of anybody else at what is kept ends that until the next batch. Workers whose batch is over don't look as long as they
-///   find enough to do without (`leavesNestedWork`).
+/// - What a deep list keeps may come before what is ready, for as long as a batch's nested work may take: 0.2 ms, as seldom as the clock is
+///   looked at. What is left then goes behind all that is ready, the oldest first. Batches are small where families are left unfinished,
+///   for each item begins another. So a job with others of its owner before it, at most 512, may wait for 0.2 ms for each of them, divided
+///   by the workers. Each stands for its family when the scheduler decides whether another worker is worth it, within bounds.
+/// - The first look of anybody else at what is kept ends that until the next batch. Workers whose batch is over leave it there as
+///   long as they find enough to do without (`leavesNestedWork`), and set the flag again that they have cleared.
 /// - Work of other owners that is added meanwhile is overtaken by one batch at most.
 ///
 /// The items of a deep list lie in groups, one for each job that has added some. The innermost is from `head` to `end`; those around it
@@ -85,7 +85,7 @@ final class NestedWork {  // shared by its batch, under the protocol above
   @exclusivity(unchecked) var isMonitored = false
   /// The job that runs was in a deep list, and has added nothing yet. The worker's own while it is open.
   @exclusivity(unchecked) private var beginsGroup = false
-  /// It was deep, and there was no place for another item, since it was opened. The worker's own while it is open.
+  /// It was deep, and there was no place for another item, since it was opened. The worker's own from one opening to the next.
   @exclusivity(unchecked) private(set) var wasFull = false
   /// `added`, as the scheduler has counted it.
   @exclusivity(unchecked) private var counted: UInt64 = 0

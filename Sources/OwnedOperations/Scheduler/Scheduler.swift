@@ -65,7 +65,7 @@ struct Scheduler: ~Copyable {
   var detached = 0
   /// How long a work item has taken lately, in nanoseconds.
   var itemTime = Self.unknownTime
-  /// How many jobs one that is ready stands for: itself, and what its worker is going to run of what it adds.
+  /// How many jobs one that is ready stands for: itself, and what its worker is going to run of what it adds. See `isWorthWorker`.
   var familySize: UInt64 = 1
   /// What bodies have used of the processors lately.
   var processorShare = ProcessorShare()
@@ -285,7 +285,9 @@ struct Scheduler: ~Copyable {
 
   /// The worker has found nothing, and others may have kept something that it has left to them.
   private mutating func takeWhatWasLeft(by worker: ScheduledWorker) -> Bool {
-    guard mayTake(for: worker), workers.active.contains(where: { $0 !== worker && !$0.batch.nested.isEmpty }) else { return false }
+    guard limit == .max, mayTake(for: worker), workers.active.contains(where: { $0 !== worker && !$0.batch.nested.isEmpty }) else {
+      return false
+    }
     takeInNestedWork()
     return take(for: worker)
   }

@@ -8,7 +8,8 @@ import Synchronization
 /// So no hold of the lock crosses the end of a function, nothing under it calls out, and nobody has to remember to follow up. (`read`
 /// only looks, and `note` is for changes after which nothing can be due.)
 ///
-/// Work that lies outside of the scheduler, uncounted, is taken in first: what workers have kept (`NestedWork`).
+/// Work that lies outside of the scheduler, uncounted, is taken in first: what workers have kept (`NestedWork`). Only a worker between its
+/// batches may leave it to those who have kept it.
 ///
 /// The closure must not touch the core again, run code of the user's, or release anything of the user's. What it wants released it puts
 /// into `scheduler.deferredReleases`, or returns.

@@ -105,13 +105,13 @@ extension Worker {
     lastEnd = end
     let each = (end - start) / count
     lastItemTime = each
-    lastFamilySize = count / items
+    lastFamilySize = wasDeep ? count / items : 1  // in the order of their coming each stands for itself
     if let usage, !hasWaited { lastUse = Platform.threadUsage?.use(since: usage, in: end - start) }
     let larger = max(1, min(WorkBatch.capacity, batchSize * 2, Int(Self.batchTime / max(1, each))))
     if wasDeep, leavesFamilies || batch.nested.wasFull {
       batchSize = 1  // or each batch would leave as many families unfinished as it has begun
     } else if wasDeep, !batch.nested.isDeep {
-      batchSize = max(batchSize, min(Self.mostFamilies, larger))  // somebody has looked, and it is not known how many are left
+      batchSize = min(larger, max(batchSize, Self.mostFamilies))  // somebody has looked, and it is not known how many are left
     } else {
       batchSize = larger
     }
