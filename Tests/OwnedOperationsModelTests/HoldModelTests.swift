@@ -50,6 +50,19 @@ import Testing
     }
   }
 
+  @Test func anOwnerHasOneHold() {
+    Self.explore("bind | bind | hold of the object") { run in
+      let owner = Owner()
+      let holds = SharedCell<[OwnerHold?]>([nil, nil, nil])
+      @Sendable func bind(_ index: Int) {
+        run.expect(owner.lifetime.bindOwn(owner), "the owner's own lifetime is another's")
+        holds.value[index] = owner.lifetime.ownerHold
+      }
+      run.concurrently(("one", { bind(0) }), ("two", { bind(1) }), ("any", { holds.value[2] = OwnerHold.of(owner) }))
+      run.expect(holds.value.allSatisfy { $0 != nil && $0 === holds.value[0] }, "several holds count the bodies of one owner")
+    }
+  }
+
   final class Waiting: HeldBackWork, @unchecked Sendable {  // the baton holder's
     var news = 0 { didSet { ModelRun.note(book) } }
     private let book = ModelObject("news")

@@ -154,6 +154,30 @@ import Testing
     withExtendedLifetime(first) {}
   }
 
+  @Test func whoeverAsksGetsTheSameHold() {
+    final class Sharer: OperationOwner, Sendable {
+      let lifetimeToken: OwnerLifetime.Token
+      init(_ token: OwnerLifetime.Token) { lifetimeToken = token }
+    }
+    let token = OwnerLifetime.Token()
+    let (first, second) = (Sharer(token), Sharer(token))
+    let ofObject = OwnerLifetime()  // of another's making, before the token's has been asked
+    #expect(ofObject.bind(first))
+    let hold = OwnerHold.of(first)
+    #expect(ofObject.ownerHold === hold && token.lifetime.ownerHold === hold)
+    #expect(token.lifetime.bindOwn(first) && token.lifetime.bind(first) && !token.lifetime.bindOwn(second))
+    #expect(OwnerHold.of(first as AnyObject, OwnerLifetime()) === hold)
+
+    let other = OwnerHold.of(second)
+    #expect(other !== hold && OwnerHold.of(second, token.lifetime) === other)
+    #expect(hold.refers(to: first) && other.refers(to: second))
+
+    let plain = Plain()
+    #expect(OwnerHold.of(plain) !== hold)
+    let kept = OwnerHold.of(plain, OwnerLifetime.of(plain))
+    #expect(OwnerHold.of(plain) === kept)
+  }
+
   @Test func anOwnerThatIsHandedOnLivesOnAndNothingIsLost() {
     final class Keeper: Sendable {
       let lock = Lock()

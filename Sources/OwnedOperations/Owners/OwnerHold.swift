@@ -41,12 +41,17 @@ final class OwnerHold: Sendable {
   private let padding: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0, 0)
   private let word = Atomic<UInt64>(0)
   private let references = ModelPoint()
-  private let lock = Lock()
-  nonisolated(unsafe) private var guarded = Guarded()  // by `lock`; here, because there is one for each owner that has work
   /// How many queues have displaced blocks. A hint, which a serial queue's next block sees: it comes after.
   private let displacedCount = Atomic<Int>(0)
+  private let lock = Lock()
+  /// The object's references are not counted: it lives for ever, as one that the compiler has laid out statically.
+  private let isImmortal: Bool
+  private let isInRegistry: Bool
+  nonisolated(unsafe) private var waiting: Waiting?  // by `lock`; here, because there is one for each owner that has work
 
-  private struct Guarded {
+  /// What few owners ever have. Apart, so that a hold takes 120 bytes. Mostly another thread frees it than has made it, and from 121 on
+  /// glibc's malloc takes a lock for that, which the maker's next allocation waits for.
+  private final class Waiting {
     var heldBack: [any HeldBackWork] = []
     /// For each dispatch queue, the blocks that were held back, or came behind such, and have not run.
     var displaced: [ObjectIdentifier: BlockLine] = [:]
@@ -65,12 +70,11 @@ final class OwnerHold: Sendable {
   private static let longestDelay = 1000
   private static let timerQueue = DispatchQueue(label: "OwnedOperations.OwnerHold", qos: .utility)
 
-  /// The object's references are not counted: it lives for ever, as one that the compiler has laid out statically.
-  private let isImmortal: Bool
-
-  fileprivate init(_ object: AnyObject) {
+  /// For the object's lifetime, or the registry: there is one for each object.
+  init(_ object: AnyObject, isInRegistry: Bool = false) {
     self.object = MemoryReference(object)
     isImmortal = !Self.countsReferences(object)
+    self.isInRegistry = isInRegistry
   }
 
   /// Others may retain and release meanwhile, so that one look proves nothing.
@@ -85,11 +89,19 @@ final class OwnerHold: Sendable {
     return false
   }
 
-  deinit { OwnerHoldRegistry.remove(self, address) }
+  deinit { if isInRegistry { OwnerHoldRegistry.remove(self, address) } }
 
   /// The hold of the object, the same one as long as anybody holds it. An object that is deinitialising gets one that never holds it.
-  /// Constant time.
-  static func of(_ object: AnyObject) -> OwnerHold { OwnerHoldRegistry.hold(of: object) { OwnerHold(object) } }
+  ///
+  /// An owner with a token has it in the lifetime behind that, unless another object shares it and came first. The holds of all others are
+  /// in a registry. Constant time. Not under a lock: it asks for the token.
+  static func of(_ object: AnyObject) -> OwnerHold {
+    if let owner = object as? any OperationOwner {
+      let lifetime = owner.lifetimeToken.lifetime
+      if lifetime.bindOwn(owner), let hold = lifetime.ownerHold { return hold }
+    }
+    return OwnerHoldRegistry.hold(of: object) { OwnerHold(object, isInRegistry: true) }
+  }
 
   /// The hold of the object, found without a table if the object is the one that the lifetime is bound to.
   static func of(_ object: AnyObject, _ lifetime: OwnerLifetime) -> OwnerHold {
@@ -242,9 +254,9 @@ final class OwnerHold: Sendable {
   /// until it has run: they stay in order.
   /// - Parameter queue: names the queue, whatever object it is this time.
   func displace(_ block: AnyObject, on queue: ObjectIdentifier) {
-    lock.withLock {
-      guarded.displaced[queue, default: BlockLine()].append(ObjectIdentifier(block))
-      displacedCount.store(guarded.displaced.count, ordering: .relaxed)
+    withWaiting { waiting in
+      waiting.displaced[queue, default: BlockLine()].append(ObjectIdentifier(block))
+      displacedCount.store(waiting.displaced.count, ordering: .relaxed)
     }
   }
 
@@ -252,15 +264,15 @@ final class OwnerHold: Sendable {
   func mustGoBehind(_ block: AnyObject, on queue: @autoclosure () -> ObjectIdentifier) -> Bool {
     if displacedCount.load(ordering: .relaxed) == 0 { return false }
     let queue = queue()
-    return lock.withLock { guarded.displaced[queue].map { $0.first != ObjectIdentifier(block) } ?? false }
+    return withWaiting { waiting in waiting.displaced[queue].map { $0.first != ObjectIdentifier(block) } ?? false }
   }
 
   /// A block that was displaced runs now, or never will.
   func settle(_ block: AnyObject, on queue: ObjectIdentifier) {
-    lock.withLock {
-      guarded.displaced[queue]?.remove(ObjectIdentifier(block))
-      if guarded.displaced[queue]?.first == nil { guarded.displaced[queue] = nil }
-      displacedCount.store(guarded.displaced.count, ordering: .relaxed)
+    withWaiting { waiting in
+      waiting.displaced[queue]?.remove(ObjectIdentifier(block))
+      if waiting.displaced[queue]?.first == nil { waiting.displaced[queue] = nil }
+      displacedCount.store(waiting.displaced.count, ordering: .relaxed)
     }
   }
 
@@ -268,11 +280,11 @@ final class OwnerHold: Sendable {
 
   /// Has the work told when somebody else holds the object. The work lies where it waits already.
   func keep(_ work: any HeldBackWork) {
-    let isTimerDue = lock.withLock {
-      guarded.heldBack.append(work)
+    let isTimerDue = withWaiting { waiting in
+      waiting.heldBack.append(work)
       word.bitwiseOr(Self.isHeldBack, ordering: .acquiringAndReleasing)
-      defer { if guarded.delay == 0 { guarded.delay = Self.firstDelay } }
-      return guarded.delay == 0
+      defer { if waiting.delay == 0 { waiting.delay = Self.firstDelay } }
+      return waiting.delay == 0
     }
     if !Mutation.heldBackWorkIsForgotten.isOn { lookAgain() }
     if isTimerDue { setTimer(Self.firstDelay) }
@@ -285,10 +297,10 @@ final class OwnerHold: Sendable {
 
   private func lookAgain() {
     var decided: [any HeldBackWork] = []
-    lock.withLock {
+    withWaiting { waiting in
       guard isDecided else { return }
       word.bitwiseAnd(~Self.isHeldBack, ordering: .acquiringAndReleasing)
-      swap(&decided, &guarded.heldBack)
+      swap(&decided, &waiting.heldBack)
     }
     for work in decided { work.ownerWasDecided() }
     if !decided.isEmpty { DeferredReleases.add(contentsOf: consume decided) }
@@ -305,11 +317,20 @@ final class OwnerHold: Sendable {
 
   private func timerDidFire() {
     lookAgain()
-    let next = lock.withLock {
-      guarded.delay = guarded.heldBack.isEmpty ? 0 : min(Self.longestDelay, guarded.delay * 2)
-      return guarded.delay
+    let next = withWaiting { waiting in
+      waiting.delay = waiting.heldBack.isEmpty ? 0 : min(Self.longestDelay, waiting.delay * 2)
+      return waiting.delay
     }
     if next > 0 { setTimer(next) }
+  }
+
+  /// Under the lock.
+  private func withWaiting<Result>(_ body: (Waiting) -> Result) -> Result {
+    lock.withLock {
+      let waiting = self.waiting ?? Waiting()
+      self.waiting = waiting
+      return body(waiting)
+    }
   }
 }
 
@@ -348,7 +369,7 @@ final class BodyReference: Sendable {
   deinit { hold.end(object) }
 }
 
-/// Finds the hold of an object by its address.
+/// Finds the hold of an object by its address, where no token leads to it.
 ///
 /// A hold is known unretained, and takes itself out in its deinit. In between it may be found, but can't be retained any more; then a new
 /// one takes its place.

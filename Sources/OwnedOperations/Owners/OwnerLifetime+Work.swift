@@ -55,24 +55,31 @@ extension OwnerLifetime {
   /// Makes `owner` the object that ``ownerHold`` is about, held weakly, unless another object came first: several
   /// objects may share a token. An object that is deinitialising is not bound.
   /// - Returns: whether `owner` is the one.
-  func bind(_ owner: AnyObject) -> Bool {
-    if word.load(ordering: .acquiring) & Flag.bound == 0 {
-      let isBound = lock.withLock {
-        let word = word.load(ordering: .relaxed)
-        guard word & Flag.bound == 0 else { return true }
-        let hold = OwnerHold.of(owner)
-        guard hold.isOfObject else { return false }
-        boundHold = hold
-        self.word.store(word | Flag.bound, ordering: .releasing)
-        return true
-      }
-      guard isBound else { return false }
-    }
+  func bind(_ owner: AnyObject) -> Bool { bind(owner) { OwnerHold.of(owner) } }
+
+  /// `bind`, for the lifetime of the object's token. No registry need know the hold: who asks for it comes through the token.
+  func bindOwn(_ owner: AnyObject) -> Bool { bind(owner) { OwnerHold(owner) } }
+
+  private func bind(_ owner: AnyObject, makingHold: () -> OwnerHold) -> Bool {
+    if word.load(ordering: .acquiring) & Flag.bound == 0, !keep(makingHold()) { return false }
     if boundHold.unsafelyUnwrapped.refers(to: owner) { return true }  // there, because it is bound
     if word.load(ordering: .relaxed) & Flag.shared == 0 {
       lock.withLock { word.store(word.load(ordering: .relaxed) | Flag.shared, ordering: .releasing) }
     }
     return false
+  }
+
+  /// - Parameter hold: goes, outside the lock, if another has come first.
+  /// - Returns: whether there is one.
+  private func keep(_ hold: OwnerHold) -> Bool {
+    guard hold.isOfObject else { return false }
+    lock.withLock {
+      let word = word.load(ordering: .relaxed)
+      guard word & Flag.bound == 0 || Mutation.laterHoldIsKept.isOn else { return }
+      boundHold = hold
+      self.word.store(word | Flag.bound, ordering: .releasing)
+    }
+    return true
   }
 
   /// Whether work of the lifetime may get the object that the hold is about.

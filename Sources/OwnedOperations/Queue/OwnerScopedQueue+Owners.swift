@@ -37,7 +37,7 @@ extension OwnerScopedQueue {
     owner: Owner, priority: Operation.QueuePriority = .normal, execute body: consuming @escaping @Sendable (Owner) -> Void
   ) {
     let lifetime = OwnerLifetime.of(owner as AnyObject)
-    submit(consume body, owner: owner, lifetime: Borrowed(lifetime), priority: priority)
+    submit(consume body, owner: owner, lifetime: Borrowed(lifetime), isOwn: false, priority: priority)
     withExtendedLifetime(lifetime) {}
   }
 
@@ -59,17 +59,18 @@ extension OwnerScopedQueue {
   func submit<Owner: AnyObject & Sendable>(
     _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, token: OwnerLifetime.Token, priority: Operation.QueuePriority
   ) {
-    submit(consume body, owner: owner, lifetime: Borrowed(token.lifetime), priority: priority)
+    submit(consume body, owner: owner, lifetime: Borrowed(token.lifetime), isOwn: true, priority: priority)
     withExtendedLifetime(token) {}  // whether or not this is made a part of its caller
   }
 
+  /// - Parameter isOwn: the lifetime is that of the owner's token.
   @inline(__always)  // for each job
   private func submit<Owner: AnyObject & Sendable>(
-    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Borrowed<OwnerLifetime>,
+    _ body: consuming @escaping @Sendable (Owner) -> Void, owner: Owner, lifetime: Borrowed<OwnerLifetime>, isOwn: Bool,
     priority: Operation.QueuePriority
   ) {
     guard lifetime.with({ $0.isAlive }) else { return refusedJobs.add() }
-    let isBound = lifetime.with { $0.bind(owner) }
+    let isBound = lifetime.with { isOwn ? $0.bindOwn(owner) : $0.bind(owner) }
     if isBound { lifetime.with { $0.unretainedHold }?.with { $0.place.prefetch() } }  // to have it under the lock
     let erased = ErasedOwnerBody.erase(consume body)
     if isBound {

@@ -95,6 +95,8 @@ enum Mutation: String, CaseIterable {
   case workInHandOutlivesTheCancel  // aJobInHandIsCancelledWithAllOthers
   /// A delayed block that is handed over when its lifetime has just ended keeps what it captured until its time.
   case delayedBlockMissesTheEnd  // whatIsDelayedIsReleasedAtTheEnd
+  /// The hold that an owner gets a second time, by another thread, takes the place of the first.
+  case laterHoldIsKept  // anOwnerHasOneHold
   /// A body is counted when it has taken its reference.
   case bodyIsCountedLate  // noBodyBeginsWhenOnlyBodiesHoldTheOwner
   /// A body lets go of its reference before it says that it is about to.
