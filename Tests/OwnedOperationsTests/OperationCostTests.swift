@@ -11,7 +11,7 @@ import Testing
   ///     swift test -c release -Xswiftc -enable-testing --filter OperationCostTests
   @Suite(.serialized) struct OperationCostTests {
     /// What the allocator has set aside for the instance itself; what it refers to (Foundation's locks) is the same for both.
-    private func bytes(_ operation: Operation) -> Int {
+    private func bytes(_ operation: AnyObject) -> Int {
       typealias UsableSize = @convention(c) (UnsafeMutableRawPointer) -> Int
       guard let symbol = dlsym(nil, "malloc_usable_size") else { return 0 }
       let usableSize = unsafeBitCast(symbol, to: UsableSize.self)
@@ -35,6 +35,13 @@ import Testing
       #expect(owned + membership - base <= 160)
       #expect(block + membership - base <= 160)
       #expect(OwnedOperation(lifetime: lifetime).extras == nil)
+    }
+
+    /// What glibc's malloc keeps for its chunks up to 128 bytes, the size of a chunk included, it takes back without a lock.
+    @Test func aHoldIsFreedWithoutALock() {
+      let hold = bytes(OwnerHold(Operation()))
+      print("bytes: OwnerHold \(hold)")
+      #expect(hold > 0 && hold <= 128)
     }
 
     @Test func printsWhatCreatingAndRunningCosts() {

@@ -7,7 +7,8 @@
 /// ```
 ///
 /// Objects that can't store a token can be owners too: see ``OwnerLifetime/of(_:)-(AnyObject)``.
-/// Owners that live on the main actor: see <doc:OwnersOnActors>.
+/// Owners that live on the main actor: see <doc:OwnersOnActors>. The conformance is not to be isolated to an actor, as in
+/// `class Screen: @MainActor OperationOwner`: elsewhere the object would be taken for one without a token.
 public protocol OperationOwner: AnyObject {
   /// Held by the owner alone, and the same one every time. Objects that end together may share one.
   var lifetimeToken: OwnerLifetime.Token { get }

@@ -37,19 +37,19 @@ final class OwnerHold: Sendable {
   private let object: MemoryReference
   /// Where a queue has what it knows of the owner. Here, because who adds work reads this cache line anyway, or the one before it.
   let place = ClaimedPlace()
-  /// Keeps these and `word` in different cache lines. Those who add work compare the object, those who run it write the word.
-  private let padding: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0, 0)
-  private let word = Atomic<UInt64>(0)
-  private let references = ModelPoint()
-  /// How many queues have displaced blocks. A hint, which a serial queue's next block sees: it comes after.
-  private let displacedCount = Atomic<Int>(0)
+  nonisolated(unsafe) private var waiting: Waiting?  // by `lock`; here, because there is one for each owner that has work
   private let lock = Lock()
   /// The object's references are not counted: it lives for ever, as one that the compiler has laid out statically.
   private let isImmortal: Bool
   private let isInRegistry: Bool
-  nonisolated(unsafe) private var waiting: Waiting?  // by `lock`; here, because there is one for each owner that has work
+  /// How many queues have displaced blocks. A hint, which a serial queue's next block sees: it comes after.
+  private let displacedCount = Atomic<Int>(0)
+  /// Keeps `object` and `place` in other cache lines than `word`. Those who add work read these, those who run it write the word.
+  private let padding: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
+  private let word = Atomic<UInt64>(0)
+  private let references = ModelPoint()
 
-  /// What few owners ever have. Apart, so that a hold takes 120 bytes. Mostly another thread frees it than has made it, and from 121 on
+  /// What few owners ever have. Apart, so that a hold takes 104 bytes. Mostly another thread frees it than has made it, and from 121 on
   /// glibc's malloc takes a lock for that, which the maker's next allocation waits for.
   private final class Waiting {
     var heldBack: [any HeldBackWork] = []
@@ -100,7 +100,12 @@ final class OwnerHold: Sendable {
       let lifetime = owner.lifetimeToken.lifetime
       if lifetime.bindOwn(owner), let hold = lifetime.ownerHold { return hold }
     }
-    return OwnerHoldRegistry.hold(of: object) { OwnerHold(object, isInRegistry: true) }
+    return ofRegistry(object)
+  }
+
+  /// `of`, for an object without a token, or one that shares its token with another, to which the lifetime is bound.
+  static func ofRegistry(_ object: AnyObject) -> OwnerHold {
+    OwnerHoldRegistry.hold(of: object) { OwnerHold(object, isInRegistry: true) }
   }
 
   /// The hold of the object, found without a table if the object is the one that the lifetime is bound to.
@@ -386,7 +391,7 @@ private enum OwnerHoldRegistry {
   static func hold(of object: AnyObject, create: () -> OwnerHold) -> OwnerHold {
     let address = Borrowed(object).address
     return shard(of: address).holds.withLock { holds in
-      if let known = holds[address]?.retained() { return known }
+      if let known = holds[address]?.retained(), known.refers(to: object) { return known }
       let new = create()
       if new.address != nil { holds[address] = UnretainedReference(new) }
       return new

@@ -76,7 +76,8 @@ extension OwnerScopedQueue {
     if isBound {
       submitPerhapsNested(.ownerJob(consume erased, heldBy: nil), lifetime: lifetime, priority: priority)
     } else {
-      submit(.ownerJob(consume erased, heldBy: OwnerHold.of(owner)), lifetime: lifetime, priority: priority)
+      let hold = isOwn ? OwnerHold.ofRegistry(owner) : OwnerHold.of(owner)
+      submit(.ownerJob(consume erased, heldBy: hold), lifetime: lifetime, priority: priority)
     }
   }
 
