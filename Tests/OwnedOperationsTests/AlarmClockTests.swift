@@ -121,7 +121,8 @@
       #expect(rung.waitUntilSignalled())
       atOnce(other)
       #expect(rung.waitUntilSignalled())
-      #expect(clock.replacedCount == 1)
+      // One that rang `other` may have lost its processor for so long that it was replaced, too; it comes back.
+      #expect(eventually { clock.replacedCount == 1 })
       blocked.set(1)  // it rings still
       gate.open()
       #expect(gate.hasBegun())
