@@ -390,12 +390,17 @@ private enum OwnerHoldRegistry {
 
   static func hold(of object: AnyObject, create: () -> OwnerHold) -> OwnerHold {
     let address = Borrowed(object).address
-    return shard(of: address).holds.withLock { holds in
-      if let known = holds[address]?.retained(), known.refers(to: object) { return known }
+    // That of a former object, by the platform's way to refer to one. Goes outside the lock, which its deinit takes.
+    var former: OwnerHold?
+    let hold = shard(of: address).holds.withLock { holds in
+      former = holds[address]?.retained()
+      if let known = former, known.refers(to: object) { return known }
       let new = create()
       if new.address != nil { holds[address] = UnretainedReference(new) }
       return new
     }
+    withExtendedLifetime(former) {}
+    return hold
   }
 
   /// In the hold's deinit.
