@@ -10,7 +10,7 @@ import Testing
     let lock = Lock()
     let object = ModelFlag()
 
-    func claim(_ place: borrowing ClaimedPlace) { lock.withLock { place.claim(for: self, object) } }
+    func claim(_ place: borrowing ClaimedPlace) { lock.withLock { _ = place.claim(for: self, object) } }
     func giveUp(_ place: borrowing ClaimedPlace) { lock.withLock { place.giveUp(by: self, object) } }
 
     /// Nil, or its own.

@@ -51,6 +51,23 @@ import Testing
     }
   }
 
+  /// The reaper finds both, or one, and the queue hears of them together.
+  @Test func ownersThatEndTogetherAreToldTogether() {
+    ModelExplorer("queue: async of two, suspended | end | end").exploreQueue(preemptions: 2, reduces: true) { run, scene in
+      scene.queue.isSuspended = true
+      let owners = (0..<2).map { _ in OwnerLifetime.Token() }
+      let probes = owners.map { _ in Probe() }
+      for (owner, probe) in zip(owners, probes) {
+        probe.give { flag in scene.queue.async(lifetime: owner.lifetime) { flag.count += 1 } }
+      }
+      run.concurrently(("one", { owners[0].lifetime.end() }), ("other", { owners[1].lifetime.end() }))
+      LifetimeReaper.waitUntilIdle()
+      run.wait("release of what was captured") { probes.allSatisfy { $0.isGone } }
+    } atEnd: { run, scene in
+      run.expect(scene.queue.operationCount == 0, "\(scene.queue.operationCount) are left")
+    }
+  }
+
   /// The owner's only job is over, and the queue knows it still.
   @Test func whatIsAddedWhileAnIdleOwnerEndsIsReleased() {
     ModelExplorer("queue: async, wait, async, suspended | end").exploreQueue(preemptions: 3, reduces: true) { run, scene in

@@ -252,6 +252,52 @@ import Testing
     LifetimeReaper.waitUntilIdle()
   }
 
+  /// Ends come faster than they are told, so that many are gathered. Who is told together with one that blocks waits with it, others don't.
+  @Test func endsAreToldWhileOthersBlock() {
+    let barrier = Barrier()
+    let (blocked, other) = (Audience { barrier.pass() }, Audience {})
+    for index in 0..<1_000 {
+      let lifetime = OwnerLifetime()
+      let member = ToldWithOthers(lifetime, index % 3 == 0 ? blocked : other)
+      #expect(lifetime.join(member))
+      lifetime.end()
+      other.members.withLock { $0.append(member) }  // a lifetime keeps none
+    }
+    #expect(eventually { other.told.value == 666 })
+    #expect(barrier.isReached(by: 1))
+    barrier.open()
+    LifetimeReaper.waitUntilIdle()
+    #expect(blocked.told.value == 334)
+    other.members.withLock { $0 = [] }
+  }
+
+  private final class Audience: Sendable {
+    let told = Counter()
+    let members = Locked<[ToldWithOthers]>([])
+    let body: @Sendable () -> Void
+    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+  }
+
+  private final class ToldWithOthers: MemberToldWithOthers {
+    static let memberKind: MemberKind = MemberKind(of: ToldWithOthers.self)
+    nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
+    private let lifetime: OwnerLifetime
+    private let audience: Audience
+
+    init(_ lifetime: OwnerLifetime, _ audience: Audience) {
+      self.lifetime = lifetime
+      self.audience = audience
+    }
+
+    var companions: ObjectIdentifier { ObjectIdentifier(audience) }
+    func lifetimeDidEnd() { Self.lifetimesDidEnd(of: [self]) }
+
+    static func lifetimesDidEnd(of members: consuming [ToldWithOthers]) {
+      members.first?.audience.body()
+      for member in members { member.audience.told.add() }
+    }
+  }
+
   private final class Told: LifetimeMember {
     static let memberKind: MemberKind = MemberKind(of: Told.self)
     nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock

@@ -17,7 +17,7 @@ import Testing
     let owners = (0..<count).map { _ in Owner() }
     var swept: [OwnerQueue] = []
     for owner in owners {
-      table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: true)
+      table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: true, isPlaced: false)
       let found = table.isSweepDue ? table.sweep(now: time) : []
       swept += found
     }
@@ -27,7 +27,7 @@ import Testing
   @Test func thoseOfOwnersThatNeverComeBackAreSweptWithoutWork() {
     var table = OwnerQueueTable()
     let owners = (0..<65).map { _ in Owner() }
-    for owner in owners { table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: false) }
+    for owner in owners { table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: false, isPlaced: false) }
     table[owners[3].lifetime]?.changeUnfinished(by: 1)
     let swept = table.sweep(now: 0)
     #expect(swept.count == 64)
@@ -60,7 +60,7 @@ import Testing
   @Test func thoseThatAreOnlyDroppedAreSweptWithoutWork() {
     var table = OwnerQueueTable()
     let lifetimes = (0..<65).map { _ in OwnerLifetime() }
-    for lifetime in lifetimes { table.insert(ownerQueue(of: lifetime), of: lifetime, isBack: false) }
+    for lifetime in lifetimes { table.insert(ownerQueue(of: lifetime), of: lifetime, isBack: false, isPlaced: false) }
     table[lifetimes[3]]?.changeUnfinished(by: 1)
     let isDue = table.isSweepDue
     #expect(isDue)
@@ -99,17 +99,16 @@ import Testing
     #expect(!lifetime.isEndAnnounced)
     var hasAnnounced = table.hasAnnounced
     #expect(!hasAnnounced)
-    table.insert(ownerQueue(of: lifetime), of: lifetime, isBack: false)
+    table.insert(ownerQueue(of: lifetime), of: lifetime, isBack: false, isPlaced: false)
     hasAnnounced = table.hasAnnounced
     #expect(!hasAnnounced)
-    table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: true)
+    table.insert(ownerQueue(of: owner.lifetime), of: owner.lifetime, isBack: true, isPlaced: false)
     hasAnnounced = table.hasAnnounced
     #expect(hasAnnounced)
     #expect(table.idle(.dropped).map { $0.lifetime === lifetime } == [true])
     #expect(table.idle(.announced).map { $0.lifetime === owner.lifetime } == [true])
     #expect(table.idle(.all).count == 2)
-    table.remove(owner.lifetime)
-    table.remove(lifetime)
+    for ownerQueue in table.idle(.all) { _ = table.remove(ownerQueue) }
     #expect(table.count == 0)
   }
 
@@ -192,6 +191,26 @@ import Testing
     #expect(ran.value == spares - 1)
     #expect(eventually { queue.snapshot.activeWorkers == 0 })
     queue.core.tidyUp()
+    let kept = queue.core.read { $0.departures.spareCount }
+    #expect(kept == 0)
+  }
+
+  /// A queue that has run out keeps what they have left only if somebody is to tidy up.
+  @Test func whatIsLeftToAnIdleQueueGoesWhenItIsTidiedUp() {
+    let queue = OwnerScopedQueue()
+    func endOne() -> Int {
+      var owner: Owner? = Owner()
+      queue.isSuspended = true
+      if let owner { queue.async(owner: owner) { _ in } }
+      owner = nil
+      LifetimeReaper.waitUntilIdle()
+      #expect(queue.operationCount == 0)
+      return queue.core.read { $0.departures.spareCount }
+    }
+    _ = queue.core.reference?.claimTidyUp()  // the test does it
+    #expect(endOne() == 1)
+    #expect(endOne() == 1)
+    queue.core.reference?.tidyUp()
     let kept = queue.core.read { $0.departures.spareCount }
     #expect(kept == 0)
   }
@@ -303,9 +322,9 @@ import Testing
     let (first, second) = (Counter(), Counter())
     let (object, other) = (Counter(), Counter())
     #expect(place.value(of: first, Counter.self) == nil)
-    place.claim(for: first, object)
-    place.claim(for: second, other)
-    place.claim(for: first, other)
+    _ = place.claim(for: first, object)
+    _ = place.claim(for: second, other)
+    _ = place.claim(for: first, other)
     #expect(place.value(of: first, Counter.self)?.address == Borrowed(object).address)
     #expect(place.value(of: second, Counter.self) == nil)
     place.setCold(true)
@@ -316,7 +335,7 @@ import Testing
     #expect(place.value(of: first, Counter.self)?.address == Borrowed(object).address)
     place.giveUp(by: first, object)
     #expect(place.value(of: first, Counter.self) == nil)
-    place.claim(for: second, other)
+    _ = place.claim(for: second, other)
     #expect(place.value(of: second, Counter.self)?.address == Borrowed(other).address)
     let wasLeft = place.isLeft
     place.giveUp(by: second, other)

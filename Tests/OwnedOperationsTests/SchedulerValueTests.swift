@@ -268,21 +268,45 @@ import Testing
     let queue = ScheduledQueue(processors: 1)
     let worker = queue.add("begun", of: owner)
     #expect(worker?.begin() == "begun")
-    queue.add("pending", of: owner)
-    queue.add("another", of: owner)
+    for number in 0..<5 { queue.add("pending \(number)", of: owner) }
     let ownerQueue = try #require(queue.ownerQueue(of: owner))
-    var taken: [TakenWork]?
-    queue.change { scheduler, _ in taken = scheduler.ownerDidEnd(ownerQueue) }
-    #expect(taken?.reduce(0) { $0 + $1.jobCount } == 2)
-    #expect(queue.text.contains("\"owner\": 3 unfinished, 1 executing, ended"))
-    queue.change { scheduler, _ in scheduler.countCancelled(2, of: ownerQueue, forEndedOwner: true) }
+    var ended: Scheduler.Ended?
+    queue.change { scheduler, _ in ended = scheduler.ownersDidEnd([ownerQueue]) }
+    #expect(ended?.little.count == 0)
+    #expect(ended?.much.count == 1)
+    #expect(ended?.much.first?.1.reduce(0) { $0 + $1.jobCount } == 5)
+    #expect(queue.text.contains("\"owner\": 6 unfinished, 1 executing, ended"))
+    queue.change { scheduler, _ in scheduler.countCancelled(5, of: ownerQueue, forEndedOwner: true) }
     #expect(queue.isRefused("late", of: owner))
     worker?.end()
     #expect(queue.look(worker, after: .items) == .looksAgain)  // the owner queue is to leave its lifetime
     #expect(queue.look(worker) == .leaves(isLast: true))
     #expect(queue.text == "0 unfinished; 0 permits\n  0 unfinished, 0 executing")
-    #expect(queue.scheduler.statistics.skippedForEndedOwners == 2)
+    #expect(queue.scheduler.statistics.skippedForEndedOwners == 5)
     #expect(queue.departed == 1)
+  }
+
+  /// One look at many ends: what is little is counted in it, and what is reclaimed from a worker comes along.
+  @Test func ownersThatEndTogetherAreToldInOneHold() throws {
+    let owners = (0..<3).map { OwnerLifetime(name: "owner \($0)") }
+    let bystander = OwnerLifetime(name: "bystander")
+    let queue = ScheduledQueue(processors: 1)
+    let worker = queue.add("begun", of: bystander)
+    #expect(worker?.begin() == "begun")
+    for owner in owners { for level in [1, 2] { queue.add("\(owner) \(level)", of: owner) } }
+    queue.add("left", of: bystander)
+    let removed = OwnerQueue(lifetime: nil, home: owners[0], listener: nil, isSuspended: false)
+    removed.isRemoved = true
+    let known = try owners.map { try #require(queue.ownerQueue(of: $0)) }
+    var ended: Scheduler.Ended?
+    queue.change { scheduler, _ in ended = scheduler.ownersDidEnd(known + [removed]) }
+    #expect(ended?.little.count == 6)
+    #expect(ended?.much.isEmpty ?? false)
+    #expect(queue.scheduler.statistics.skippedForEndedOwners == 6)
+    #expect(queue.text.hasPrefix("2 unfinished"))
+    #expect(queue.departed == 3)
+    worker?.end()
+    #expect(queue.drain(worker, after: .items) == ["left"])
   }
 
   // MARK: Waits
@@ -605,6 +629,6 @@ private final class ScheduledQueue {
       Worker(generation, begun)
     }
 
-    func ownerDidEnd(_ ownerQueue: OwnerQueue) {}
+    func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue]) {}
   }
 }

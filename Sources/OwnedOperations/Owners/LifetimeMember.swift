@@ -29,17 +29,41 @@ extension LifetimeMember {
   var isOnlyMemory: Bool { false }
 }
 
+/// A member that hears of its end together with others, of other lifetimes: that is cheaper where many owners come and go.
+protocol MemberToldWithOthers: LifetimeMember {
+  /// With whom it is told: those who have the same.
+  var companions: ObjectIdentifier { get }
+
+  /// What `lifetimeDidEnd` does, for a few that are told together. The references go in it, and may be the last, unless the caller has
+  /// another.
+  static func lifetimesDidEnd(of members: consuming [Self])
+}
+
 /// How a list deals with members that it knows by address only. It takes no reference: that could turn out to be the last one, under the
 /// lifetime's lock, and costs more than all the rest.
 final class MemberKind: Sendable {
   private let setIndex: @Sendable (Int32, UnsafeMutableRawPointer) -> Void
   private let isAtRest: @Sendable (UnsafeMutableRawPointer) -> Bool
   private let member: @Sendable (AnyObject) -> any LifetimeMember
+  /// If its members are told with others: see ``MemberToldWithOthers``.
+  let tellTogether: (@Sendable (consuming [any LifetimeMember]) -> Void)?
 
-  init<Member: LifetimeMember>(of kind: Member.Type) {
+  convenience init<Member: LifetimeMember>(of kind: Member.Type) { self.init(of: kind, tellTogether: nil) }
+
+  convenience init<Member: MemberToldWithOthers>(of kind: Member.Type) {
+    self.init(of: kind) { members in
+      var untyped = consume members
+      let typed = untyped.compactMap { $0 as? Member }
+      untyped = []
+      Member.lifetimesDidEnd(of: consume typed)
+    }
+  }
+
+  private init<Member: LifetimeMember>(of _: Member.Type, tellTogether: (@Sendable (consuming [any LifetimeMember]) -> Void)?) {
     setIndex = { index, member in Borrowed<Member>(address: member).with { $0.memberIndex = index } }
     isAtRest = { member in Borrowed<Member>(address: member).with { $0.isAtRest } }
     member = { unsafeDowncast($0, to: Member.self) }
+    self.tellTogether = tellTogether
   }
 
   func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) { setIndex(index, member) }
@@ -129,12 +153,12 @@ struct MemberList {
     return end < entries.count ? end : nil
   }
 
-  /// Takes the member out, if there is one, and no other place.
-  mutating func takeOnly() -> (any LifetimeMember)? {
-    guard entries.count == 1, let member = entries[0].retained() else { return nil }
+  /// Takes the member out, if there is one that hears of its end with others, and no other place.
+  mutating func takeOnlyOneToldWithOthers() -> (any MemberToldWithOthers)? {
+    guard entries.count == 1, entries[0].kind.with({ $0.tellTogether != nil }), let member = entries[0].retained() else { return nil }
     member.memberIndex = Self.notListed
     entries = []
-    return member
+    return member as? any MemberToldWithOthers
   }
 
   mutating func removeAll() {

@@ -7,8 +7,9 @@ import Synchronization
 /// - Foundation may ask an operation that it knows, and that is overridden, on this thread all the same. Should that block, another thread
 ///   takes over: see ``Relay``.
 /// - So a member may be told while another one is being told on another thread.
+/// - Owner queues of one queue are told together: see ``MemberToldWithOthers``.
 enum LifetimeReaper {
-  private static let relay = Relay()
+  private static let relay = Relay { GatheredTogether<OwnerLifetime>(most: together) { sweep($0, $1) } }
   /// Members that are taken from a lifetime under one hold of its lock.
   #if OWNED_OPERATIONS_MODEL
     private static let batch = 1
@@ -20,8 +21,18 @@ enum LifetimeReaper {
   /// cost connections and cells, which mostly end so, more than all the rest.
   private static let resting = Gatherer<OwnerLifetime> { lifetimes in
     let lifetimes = TakenElements(lifetimes)
-    relay.add(RelaySteps(count: lifetimes.count) { index in sweep(lifetimes.take(index)) })
+    relay.add(
+      RelaySteps(count: (lifetimes.count + together - 1) / together) { step in
+        sweep(step * together..<min(lifetimes.count, (step + 1) * together), lifetimes.take)
+      })
   }
+
+  /// Lifetimes that are swept in one step.
+  #if OWNED_OPERATIONS_MODEL
+    private static let together = 2
+  #else
+    private static let together = 32
+  #endif
 
   /// Any thread; amortised constant time.
   /// - Parameter hasHaste: the members hear of it at once, and not only within a tenth of a second.
@@ -31,7 +42,7 @@ enum LifetimeReaper {
       if !Mutation.restingMembersAreForgotten.isOn { resting.add(lifetime) }
       return
     }
-    relay.add(RelaySteps(count: 1) { _ in sweep(lifetime) })
+    relay.gather(with: lifetime) { (ended: GatheredTogether<OwnerLifetime>, lifetime) in ended.append(lifetime) }
   }
 
   private static var hasResting: Bool { !Haste.isForced && !resting.isEmpty }
@@ -42,10 +53,76 @@ enum LifetimeReaper {
     DeferredCalls.add { lifetime.end(reason) }
   }
 
-  /// Takes the members of a lifetime, and hands them over to be told.
-  private static func sweep(_ lifetime: OwnerLifetime) {
+  /// Takes the members of the lifetimes. Those that are told with others hear of it here, or in a step of their own; the others are handed
+  /// over.
+  ///
+  /// What may block comes last, and one thing of that kind only: to tell a queue, which may turn out to be gone but for this, or about to
+  /// go. So it holds up no others, however many are swept together.
+  /// - Parameter lifetime: called once for each index.
+  private static func sweep(_ indices: Range<Int>, _ lifetime: (Int) -> OwnerLifetime) {
+    var groups: [Group] = []
+    var others: [OwnerLifetime] = []
+    for index in indices {
+      let lifetime = lifetime(index)
+      guard let member = lifetime.takeOnlyMemberToldWithOthers() else {
+        others.append(lifetime)
+        continue
+      }
+      let isOnlyMemory = member.isOnlyMemory && lifetime.isOnlyMemory
+      // Most often there is one group.
+      if let place = groups.firstIndex(where: { $0.companions == member.companions }) {
+        groups[place].add(member, isOnlyMemory)
+      } else {
+        groups.append(Group(member, isOnlyMemory))
+      }
+      if !isOnlyMemory { DeferredReleases.add(consume lifetime) }
+    }
+    for lifetime in others { handOverMembers(of: lifetime) }
+    if !others.isEmpty { DeferredReleases.add(contentsOf: consume others) }
+    var last = groups.popLast()
+    if !groups.isEmpty {
+      let groups = TakenElements(consume groups)
+      relay.add(
+        RelaySteps(count: groups.count) { index in
+          var group = groups.take(index)
+          group.tell()
+        })
+    }
+    last?.tell()
+  }
+
+  /// Members that are told together.
+  private struct Group {
+    let companions: ObjectIdentifier
+    private let kind: MemberKind
+    private var memory: [any LifetimeMember] = []
+    /// References to these may be the last ones to something of the user's.
+    private var others: [any LifetimeMember] = []
+
+    init(_ member: any MemberToldWithOthers, _ isOnlyMemory: Bool) {
+      companions = member.companions
+      kind = type(of: member).memberKind
+      add(member, isOnlyMemory)
+    }
+
+    mutating func add(_ member: any MemberToldWithOthers, _ isOnlyMemory: Bool) {
+      if isOnlyMemory { memory.append(member) } else { others.append(member) }
+    }
+
+    /// Leaves the group empty.
+    mutating func tell() {
+      var (toldMemory, toldOthers): ([any LifetimeMember], [any LifetimeMember]) = ([], [])
+      swap(&toldMemory, &memory)
+      swap(&toldOthers, &others)
+      if !toldMemory.isEmpty { kind.tellTogether?(consume toldMemory) }
+      if toldOthers.isEmpty { return }
+      kind.tellTogether?(toldOthers)
+      DeferredReleases.add(contentsOf: consume toldOthers)
+    }
+  }
+
+  private static func handOverMembers(of lifetime: OwnerLifetime) {
     let isOnlyMemory = lifetime.isOnlyMemory
-    if let member = lifetime.takeOnlyMember() { return tell(consume member, isOnlyMemory) }  // this step is as good as one of its own
     var place: Int? = 0
     while let start = place {
       var members: [any LifetimeMember] = []

@@ -29,8 +29,8 @@ extension OwnerLifetime {
     }
   }
 
-  /// The same, for the one member that most have.
-  func takeOnlyMember() -> (any LifetimeMember)? { lock.withLock { guarded.members.takeOnly() } }
+  /// The same, for the one member that most have: see ``MemberToldWithOthers``.
+  func takeOnlyMemberToldWithOthers() -> (any MemberToldWithOthers)? { lock.withLock { guarded.members.takeOnlyOneToldWithOthers() } }
 
   // MARK: The owner itself
 

@@ -15,7 +15,30 @@ extension BarrierPhase {
     return taken
   }
 
+  /// The same for an owner without lines that has a few items at each level at most: moves them, and leaves the memory for other work.
+  /// Constant time.
+  /// - Returns: how many are to be counted; nil, and nothing moved, if there are more.
+  func takeFew(of ownerQueue: OwnerQueue, to list: inout WorkList, pool: inout ChunkPool) -> Int? {
+    guard !ownerQueue.hasLines,
+      (0..<PriorityLevel.count).allSatisfy({ ownerQueue.flow(at: $0)?.work.hasFew ?? true })
+    else { return nil }
+    var jobs = 0
+    for level in 0..<PriorityLevel.count {
+      guard let flow = ownerQueue.flow(at: level), flow.work.count > 0 else { continue }
+      flow.work.visit { if !$0.account.countsItself { jobs += 1 } }
+      noteTaken(flow)
+      flow.work.moveFew(to: &list, pool: &pool)
+    }
+    return jobs
+  }
+
   private func takeAll(in flow: Flow) -> TakenWork {
+    noteTaken(flow)
+    return TakenWork(flow.work.takeAll())
+  }
+
+  /// All items of the flow are taken out: before that is done.
+  private func noteTaken(_ flow: Flow) {
     let items = flow.work.count
     switch fairness {
     case .firstComeFirstServed:
@@ -25,7 +48,6 @@ extension BarrierPhase {
       if flow.isInRunQueue { readyCount -= items }
     }
     flow.held.reset()
-    return TakenWork(flow.work.takeAll())
   }
 
   /// Takes all ready work of the line out, as above.

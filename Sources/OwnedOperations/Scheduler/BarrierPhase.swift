@@ -92,27 +92,34 @@ final class BarrierPhase {
 
   /// The owner queue, if the phase was the first that had one of the owner's object. That may have another lifetime beside this one.
   private func placedOwnerQueue(of lifetime: Borrowed<OwnerLifetime>?) -> Borrowed<OwnerQueue>? {
-    guard let lifetime, let hold = lifetime.with({ $0.unretainedHold }) else { return nil }
-    return hold.with { hold in
-      guard let ownerQueue = hold.place.value(of: self, OwnerQueue.self),
-        ownerQueue.with({ $0.unretainedLifetime?.address == lifetime.address })
-      else { return nil }
-      hold.place.setCold(ownerQueue.with { $0.unfinished == 0 })
-      return ownerQueue
-    }
+    guard let lifetime, let found = findPlaced(lifetime) else { return nil }
+    found.hold.with { $0.place.setCold(found.ownerQueue.with { $0.unfinished == 0 }) }
+    return found.ownerQueue
+  }
+
+  private func findPlaced(_ lifetime: Borrowed<OwnerLifetime>) -> (hold: Borrowed<OwnerHold>, ownerQueue: Borrowed<OwnerQueue>)? {
+    guard let hold = lifetime.with({ $0.unretainedHold }), let ownerQueue = hold.with({ $0.place.value(of: self, OwnerQueue.self) }),
+      ownerQueue.with({ $0.unretainedLifetime?.address == lifetime.address })
+    else { return nil }
+    return (hold, ownerQueue)
   }
 
   private func findOrMakeOwnerQueue(for lifetime: OwnerLifetime?, _ make: (OwnerLifetime) -> OwnerQueue) -> Borrowed<OwnerQueue>? {
     guard let lifetime else { return Borrowed(queueWithoutOwner) }
-    guard let ownerQueue = ownerQueues[lifetime] ?? makeOwnerQueue(for: lifetime, make) else { return nil }
-    lifetime.unretainedHold?.with { $0.place.claim(for: self, ownerQueue) }
-    return Borrowed(ownerQueue)
+    if let ownerQueue = ownerQueues[lifetime] {
+      lifetime.unretainedHold?.with { _ = $0.place.claim(for: self, ownerQueue) }
+      return Borrowed(ownerQueue)
+    }
+    return makeOwnerQueue(for: lifetime, make).map { Borrowed($0) }
   }
 
   private func makeOwnerQueue(for lifetime: OwnerLifetime, _ make: (OwnerLifetime) -> OwnerQueue) -> OwnerQueue? {
     let ownerQueue = make(lifetime)
     guard lifetime.join(ownerQueue) else { return nil }
-    ownerQueues.insert(ownerQueue, of: lifetime, isBack: lifetime.unretainedHold?.with { $0.place.isLeft } ?? false)
+    let hold = lifetime.unretainedHold
+    let isBack = hold?.with { $0.place.isLeft } ?? false
+    let isPlaced = hold?.with { $0.place.claim(for: self, ownerQueue) } ?? false
+    ownerQueues.insert(ownerQueue, of: lifetime, isBack: isBack, isPlaced: isPlaced)
     if ownerQueues.isSweepDue {
       departures.isSweepDue = true
       if ownerQueues.isSweepOverdue { departures.isSweepOverdue = true }
@@ -136,7 +143,9 @@ final class BarrierPhase {
   /// Those with work, and those that are kept without.
   var ownerQueueCount: Int { ownerQueues.count }
 
-  func existingOwnerQueue(for lifetime: OwnerLifetime) -> OwnerQueue? { ownerQueues[lifetime] }
+  func existingOwnerQueue(for lifetime: OwnerLifetime) -> OwnerQueue? {
+    findPlaced(Borrowed(lifetime))?.ownerQueue.object ?? ownerQueues[lifetime]
+  }
 
   func forEachOwnerQueue(_ body: (OwnerQueue) -> Void) {
     if let ownerlessQueue { body(ownerlessQueue) }
@@ -161,17 +170,16 @@ final class BarrierPhase {
   }
 
   private func remove(_ ownerQueue: OwnerQueue) {
-    guard let lifetime = ownerQueue.lifetime, !ownerQueue.isRemoved else { return }
-    depart(ownerQueue)  // first: the table may hold the last reference
-    ownerQueues.remove(lifetime)
+    guard ownerQueue.unretainedLifetime != nil, !ownerQueue.isRemoved else { return }
+    depart(ownerQueues.remove(ownerQueue))
   }
 
-  /// Has it leave all but the table.
+  /// Has it leave all but the table, in which it is not any more.
   private func depart(_ ownerQueue: OwnerQueue) {
     ownerQueue.isRemoved = true
     if lastOwnerQueue?.ownerQueue.address == Borrowed(ownerQueue).address { lastOwnerQueue = nil }
-    departures.ownerQueues.append(ownerQueue)
     giveUpPlace(of: ownerQueue)
+    departures.ownerQueues.append(ownerQueue)
   }
 
   private func giveUpPlace(of ownerQueue: OwnerQueue) {

@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// Guarded by the queue's lock, but for what is constant. An owner queue is a member of its owner's lifetime, and so is told of the end.
 /// The owner queue of work without an owner has no lifetime.
-final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
+final class OwnerQueue: MemberToldWithOthers, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
   // First what each job touches, so that it shares a cache line or two.
 
   /// `lifetime`, for those who must not count references: the count is in a cache line that other threads want.
@@ -46,6 +46,11 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
   private(set) var lifetime: OwnerLifetime?
   /// Hears of the end; may outlive the queue, and leads to its heir then.
   private let listener: (any OwnerEndListener)?
+
+  /// In its phase's list.
+  var place = OwnerQueueList.Place()
+  /// See `OwnerQueueTable.insert`.
+  var isInMap = false
 
   // What others guard.
   static let memberKind: MemberKind = MemberKind(of: OwnerQueue.self)
@@ -198,14 +203,18 @@ final class OwnerQueue: LifetimeMember, @unchecked Sendable {  // guarded as sai
     for level in 0..<PriorityLevel.count { unretainedFlows(level)?.with { $0.work.giveUpSpareMemory(&pool) } }
   }
 
-  func lifetimeDidEnd() {
-    listener?.ownerDidEnd(self)
-  }
+  func lifetimeDidEnd() { listener?.ownersDidEnd([self]) }
+
+  /// Those of one queue are told in one hold of its lock.
+  var companions: ObjectIdentifier { ObjectIdentifier(listener ?? self) }
+
+  static func lifetimesDidEnd(of ownerQueues: consuming [OwnerQueue]) { ownerQueues.first?.listener?.ownersDidEnd(ownerQueues) }
 }
 
 /// Whoever is to do what an owner's end asks for: a queue, as far as owner queues know.
 protocol OwnerEndListener: AnyObject, Sendable {
-  func ownerDidEnd(_ ownerQueue: OwnerQueue)
+  /// - Parameter ownerQueues: a few.
+  func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue])
 }
 
 /// A box, because most owner queues have none.

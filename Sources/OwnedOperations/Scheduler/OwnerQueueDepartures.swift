@@ -13,7 +13,7 @@ final class OwnerQueueDepartures {
 
   /// Some that have left everything, for owners to come.
   @exclusivity(unchecked) private var spares: [OwnerQueue] = []
-  private static let mostSpares = 128
+  private static let mostSpares = 256
 
   var spareCount: Int { spares.count }
 

@@ -9,9 +9,12 @@
 /// - If they do, it goes with the owner; or when the queue has rested for long (`QueueCore.tidyUpRest`); or in a sweep, if it had no work
 ///   since the last look.
 ///
-/// A sweep is due when there are more than twice as many of a kind as the last one has left. So the cost for each owner queue made is
-/// constant. Those that come back are passed by until `rest` is over since the last: else owners that come again and again, but many of
-/// them, would be taken for those that don't.
+/// A sweep is due when so and so many have come. Where none is kept for owners who come back, it looks at twice as many as that, from where
+/// the last one has come to. So neither the cost for each owner queue made grows with their number, nor the time that others wait for the
+/// lock, and of those without work no more are kept than there are others, or a few. Where they come back, a sweep looks at all, but not
+/// before `rest` is over since the last: else owners that come again and again, but many of them, would be taken for those that don't.
+///
+/// Most are found by the place that their owner has for one of them (`ClaimedPlace`), and only the others by the table.
 struct OwnerQueueTable: ~Copyable {
   /// Lifetimes, by what becomes of them.
   enum Kind {
@@ -20,27 +23,50 @@ struct OwnerQueueTable: ~Copyable {
 
   private struct Part: ~Copyable {
     private static let smallest = 64
+    var all = OwnerQueueList()
+    /// Those that are not found otherwise.
     var byLifetime = PointerMap<OwnerQueue>()
     private var most = smallest
+    /// How many a sweep has yet to look at: two for each that has come.
+    private var unlooked = 0
+    /// Looks in one hold of the lock.
+    private static let looksAtOnce = 512
 
-    var isSweepDue: Bool { byLifetime.count > most }
-    var isSweepOverdue: Bool { byLifetime.count > 4 * most }
+    var isSweepDue: Bool { all.count > most }
+    var isSweepOverdue: Bool { all.count > 4 * most }
 
-    mutating func sweep(_ isUnused: (OwnerQueue) -> Bool) -> [OwnerQueue] {
-      let swept = byLifetime.filter(isUnused)
-      // One by one, or all others are moved.
-      if swept.count * 2 < byLifetime.count {
-        for ownerQueue in swept { if let lifetime = ownerQueue.lifetime { byLifetime[lifetime] = nil } }
-      } else {
-        for ownerQueue in swept { ownerQueue.isRemoved = true }
-        _ = byLifetime.removeThose { $0.isRemoved }
-      }
-      putOff()
+    mutating func insert(_ ownerQueue: OwnerQueue, of lifetime: OwnerLifetime, isPlaced: Bool) {
+      unlooked += 2
+      all.append(ownerQueue)
+      ownerQueue.isInMap = !isPlaced
+      if !isPlaced { byLifetime[lifetime] = ownerQueue }
+    }
+
+    /// - Returns: the reference that the table had.
+    mutating func remove(_ ownerQueue: OwnerQueue) -> OwnerQueue {
+      removeFromMap(ownerQueue)
+      defer { if all.count < most / 4 { putOff() } }  // many have gone by themselves
+      return all.remove(ownerQueue)
+    }
+
+    private mutating func removeFromMap(_ ownerQueue: OwnerQueue) {
+      guard ownerQueue.isInMap, let lifetime = ownerQueue.unretainedLifetime else { return }
+      ownerQueue.isInMap = false
+      byLifetime[lifetime.address] = nil
+    }
+
+    /// Looks at twice as many as have come since the last sweep, one sweep after the other if that is too much for one; or at all.
+    mutating func sweep(looksAtAll: Bool = false, _ isUnused: (OwnerQueue) -> Bool) -> [OwnerQueue] {
+      let looks = looksAtAll ? all.count : min(unlooked, all.count, Self.looksAtOnce)
+      unlooked = looks < all.count ? unlooked - looks : 0
+      let swept = all.take(lookingAt: looks, where: isUnused)
+      for ownerQueue in swept { removeFromMap(ownerQueue) }
+      if looksAtAll { putOff() } else { most = max(Self.smallest, all.count + (unlooked > 0 ? 0 : Self.smallest)) }
       return swept
     }
 
     /// No sweep until there are twice as many.
-    mutating func putOff() { most = max(Self.smallest, byLifetime.count * 2) }
+    mutating func putOff() { most = max(Self.smallest, all.count * 2) }
 
     /// As `PointerMap.giveUpRoom`.
     mutating func giveUpRoom() { byLifetime.giveUpRoom() }
@@ -57,26 +83,32 @@ struct OwnerQueueTable: ~Copyable {
 
   init() {}
 
-  var count: Int { announced.byLifetime.count + dropped.byLifetime.count }
-  var hasAnnounced: Bool { !announced.byLifetime.isEmpty }
+  var count: Int { announced.all.count + dropped.all.count }
+  var hasAnnounced: Bool { announced.all.count > 0 }
 
+  /// The owner queue of the lifetime, if it was not placed when it was inserted.
   subscript(lifetime: OwnerLifetime) -> OwnerQueue? {
     lifetime.isEndAnnounced ? announced.byLifetime[lifetime] : dropped.byLifetime[lifetime]
   }
 
-  /// - Parameter isBack: one of the owner's has been given up.
-  mutating func insert(_ ownerQueue: OwnerQueue, of lifetime: OwnerLifetime, isBack: Bool) {
+  /// - Parameters:
+  ///   - isBack: one of the owner's has been given up.
+  ///   - isPlaced: whether it is found by its place as long as it is here.
+  mutating func insert(_ ownerQueue: OwnerQueue, of lifetime: OwnerLifetime, isBack: Bool, isPlaced: Bool) {
     if lifetime.isEndAnnounced {
       made += 1
       if isBack { back += 1 }
-      announced.byLifetime[lifetime] = ownerQueue
+      announced.insert(ownerQueue, of: lifetime, isPlaced: isPlaced)
     } else {
-      dropped.byLifetime[lifetime] = ownerQueue
+      dropped.insert(ownerQueue, of: lifetime, isPlaced: isPlaced)
     }
   }
 
-  mutating func remove(_ lifetime: OwnerLifetime) {
-    if lifetime.isEndAnnounced { announced.byLifetime[lifetime] = nil } else { dropped.byLifetime[lifetime] = nil }
+  /// It is in the table.
+  /// - Returns: the reference that the table had.
+  mutating func remove(_ ownerQueue: OwnerQueue) -> OwnerQueue {
+    let isAnnounced = ownerQueue.unretainedLifetime.map { $0.with { $0.isEndAnnounced } } ?? false
+    return isAnnounced ? announced.remove(ownerQueue) : dropped.remove(ownerQueue)
   }
 
   // MARK: Those without work
@@ -98,7 +130,7 @@ struct OwnerQueueTable: ~Copyable {
     return keepsAnnounced
   }
 
-  /// Looks for those that are kept without need, if a sweep is due. Linear in the kind.
+  /// Looks for those that are kept without need, if a sweep is due.
   /// - Parameter now: in nanoseconds of `Uptime`.
   /// - Returns: those, which are not in the table any more.
   mutating func sweep(now: UInt64) -> [OwnerQueue] {
@@ -110,18 +142,18 @@ struct OwnerQueueTable: ~Copyable {
       return swept
     }
     lastSweep = now
-    return swept + announced.sweep { $0.hasRestedSinceLook && $0.isIdle }
+    return swept + announced.sweep(looksAtAll: true) { $0.hasRestedSinceLook && $0.isIdle }
   }
 
   /// Linear in the kind.
   func idle(_ kind: Kind) -> [OwnerQueue] {
-    let first = kind == .dropped ? [] : announced.byLifetime.filter { $0.isIdle }
-    return kind == .announced ? first : first + dropped.byLifetime.filter { $0.isIdle }
+    let first = kind == .dropped ? [] : announced.all.filter { $0.isIdle }
+    return kind == .announced ? first : first + dropped.all.filter { $0.isIdle }
   }
 
   /// Those without work since the last look, or sweep, that looked at all. The others give up memory that they may not need. Linear.
   func restedSinceLook(_ pool: inout ChunkPool) -> [OwnerQueue] {
-    announced.byLifetime.filter { ownerQueue in
+    announced.all.filter { ownerQueue in
       guard ownerQueue.isIdle else { return false }
       if ownerQueue.hasRestedSinceLook { return true }
       ownerQueue.giveUpSpareMemory(&pool)
@@ -129,9 +161,9 @@ struct OwnerQueueTable: ~Copyable {
     }
   }
 
-  /// In no particular order.
+  /// The body removes none but the one that it is given.
   func visit(_ body: (OwnerQueue) -> Void) {
-    announced.byLifetime.visit(body)
-    dropped.byLifetime.visit(body)
+    announced.all.visit(body)
+    dropped.all.visit(body)
   }
 }

@@ -94,12 +94,46 @@ extension Scheduler {
     return all
   }
 
-  /// - Returns: what to count and release after unlocking; nil if the queue has no more to do with the owner queue.
-  mutating func ownerDidEnd(_ ownerQueue: OwnerQueue) -> [TakenWork]? {
-    guard !ownerQueue.isRemoved else { return nil }
+  /// What is to be released after unlocking when owners have ended.
+  struct Ended {
+    /// Of those that had little pending. It has been counted.
+    let little: TakenWork
+    /// To be counted, too: that takes as long as there is much.
+    fileprivate(set) var much: [(OwnerQueue, [TakenWork])] = []
+    /// The queue has no more to do with them. None of the references goes under the lock: it could be the last.
+    fileprivate let strangers: [OwnerQueue]
+  }
+
+  /// What the owners have pending is taken out.
+  ///
+  /// For those of many, that is done in one hold of the lock. That keeps pace with owners that come, add a job and go, where an end by
+  /// itself would take several times what they take.
+  /// - Parameter ownerQueues: a few. Their phases keep those that are in one.
+  mutating func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue]) -> Ended {
+    var known = ownerQueues.compactMap { $0.isRemoved ? nil : Borrowed($0) }
+    if Mutation.laterEndsAreForgotten.isOn { known = Array(known.prefix(1)) }
+    // A reference less, so that those whose work is over now can be used again: see `OwnerQueueDepartures.complete`.
+    ownerQueues.removeAll { !$0.isRemoved }
+    for ownerQueue in known { ownerQueue.with { noteEnd(of: $0) } }
+    if known.contains(where: { $0.with { $0.executing > 0 } }) { reclaimBatches() }
+    var little = WorkList()
+    var much: [(OwnerQueue, [TakenWork])] = []
+    for ownerQueue in known {
+      ownerQueue.with { ownerQueue in
+        ownerQueue.cancelledUpTo = lastSerial
+        if let jobs = ownerQueue.phase.takeFew(of: ownerQueue, to: &little, pool: &pool) {
+          countCancelled(jobs, of: ownerQueue, forEndedOwner: true)
+        } else {
+          much.append((ownerQueue, ownerQueue.phase.takeAll(of: ownerQueue)))
+        }
+      }
+    }
+    return Ended(little: TakenWork(little), much: much, strangers: ownerQueues)
+  }
+
+  private mutating func noteEnd(of ownerQueue: OwnerQueue) {
     ownerQueue.hasEnded = true
-    if let lifetime = ownerQueue.lifetime { suspendedOwners.remove(lifetime.id) }
-    return takePending(of: ownerQueue)
+    if !suspendedOwners.isEmpty, let lifetime = ownerQueue.lifetime { suspendedOwners.remove(lifetime.id) }
   }
 
   /// Where a work item has gone that its worker can't run.

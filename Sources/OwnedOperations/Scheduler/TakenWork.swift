@@ -6,6 +6,7 @@ final class TakenWork {
 
   /// Releases the items in the background, one by one: what they captured may have deinits of the user's.
   func release() {
+    if list.count == 0 { return }
     var released = WorkList()
     swap(&released, &list)
     let work = ReleasedWork(released)

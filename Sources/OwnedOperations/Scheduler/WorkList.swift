@@ -118,8 +118,20 @@ struct WorkList: ~Copyable {
     pool.give(chunk)
   }
 
+  /// No more than there is room for in a list at first.
+  var hasFew: Bool { first == last && capacity <= Int(Chunk.smallest) }
+
+  /// Moves all items to the end of another list. `hasFew`.
+  mutating func moveFew(to list: inout WorkList, pool: inout ChunkPool) {
+    guard let chunk = first else { return }
+    let items = Chunk.items(of: chunk) + Int(chunk.pointee.start)
+    for index in 0..<count { list.makePlace(pool: &pool).moveInitialize(from: items + index, count: 1) }
+    (chunk.pointee.start, chunk.pointee.end) = (0, 0)
+    count = 0
+  }
+
   /// Empty, and with no more room than a list has at first.
-  var isSmall: Bool { count == 0 && first == last && capacity <= Int(Chunk.smallest) }
+  var isSmall: Bool { count == 0 && hasFew }
 
   /// Has the item at the index change places with the first. Linear in the chunks.
   mutating func swapFirst(with index: Int) {

@@ -39,14 +39,16 @@ struct ClaimedPlace: ~Copyable {
   private static let isLeft: UInt = 2
 
   /// Puts the object here, whom the claimant keeps, unless another was first.
-  func claim(for claimant: AnyObject, _ object: AnyObject) {
-    guard self.claimant.load(ordering: .relaxed) == 0 else { return }
+  /// - Returns: whether it is here. It is then until the claimant gives it up.
+  func claim(for claimant: AnyObject, _ object: AnyObject) -> Bool {
+    guard self.claimant.load(ordering: .relaxed) == 0 else { return false }
     if Mutation.placeIsTakenFromAnother.isOn { self.claimant.store(Self.word(claimant), ordering: .relaxed) }
     guard
       self.claimant.compareExchange(expected: 0, desired: Self.word(claimant), ordering: .acquiring).exchanged
         || Mutation.placeIsTakenFromAnother.isOn
-    else { return }
+    else { return false }
     value.store(Self.word(object), ordering: .relaxed)
+    return true
   }
 
   /// Leaves the place to others, if the claimant has put the object here.

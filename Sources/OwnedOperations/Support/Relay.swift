@@ -2,7 +2,7 @@ import Synchronization
 
 /// Steps that belong together: handed over in constant time, and taken one by one.
 class RelayBatch: @unchecked Sendable {  // `next` is atomic; the rest is guarded by the lock of the relay that has the batch
-  /// Constant from the moment at which the relay has the batch.
+  /// Constant from the moment at which the batch stands in the relay's list.
   fileprivate(set) final var count: Int
   fileprivate final let next = Atomic<Int>(0)
   fileprivate final var finished = 0
@@ -38,6 +38,51 @@ final class RelaySteps: RelayBatch, @unchecked Sendable {  // as its base class;
   override func takeStep(_ index: Int) { step(index) }
 }
 
+/// Gathers values that are handed over one by one, until a runner comes for it or it is full. Made once, used again and again.
+///
+/// All members are called under the lock of the relay, which has the batch; but for steps, as ever.
+class GatheringBatch: RelayBatch, @unchecked Sendable {  // as its base class; values belong to whoever claims their index
+  init() { super.init(count: 0) }
+
+  var isFull: Bool { true }
+
+  /// Nobody is in it any more: it is to be filled again.
+  func reset() {
+    count = 0
+    finished = 0
+    next.store(0, ordering: .relaxed)
+  }
+}
+
+/// Gathers values for one step, which gets them together.
+final class GatheredTogether<Value>: GatheringBatch, @unchecked Sendable {  // as its base class; `taker` and `most` are constant
+  private let values: RawStorage<Value>
+  private let most: Int
+  private var gathered = 0
+  private let taker: @Sendable (_ indices: Range<Int>, _ value: (Int) -> Value) -> Void
+
+  /// - Parameter taker: takes the values, each once, in one step.
+  init(most: Int, taker: @escaping @Sendable (_ indices: Range<Int>, _ value: (Int) -> Value) -> Void) {
+    values = RawStorage(capacity: most)
+    (self.most, self.taker) = (most, taker)
+  }
+
+  override var isFull: Bool { gathered == most }
+
+  func append(_ value: consuming Value) {
+    (values.start + gathered).initialize(to: value)
+    gathered += 1
+    count = 1
+  }
+
+  override func takeStep(_ index: Int) { taker(0..<gathered) { (values.start + $0).move() } }
+
+  override func reset() {
+    super.reset()
+    gathered = 0
+  }
+}
+
 /// Takes steps that may be, or run, code of the user's: one after the other, away from the thread that hands them over.
 ///
 /// When a step doesn't return for a few milliseconds, another thread takes over what is left, also the rest of the batch. So however many
@@ -71,8 +116,9 @@ final class Relay: Sendable {
   @exclusivity(unchecked) nonisolated(unsafe) private var first: RelayBatch?
   @exclusivity(unchecked) nonisolated(unsafe) private var last: RelayBatch?
   /// Gathers single values, until a runner comes for it or it is full.
-  @exclusivity(unchecked) nonisolated(unsafe) private var open: ReleaseSegment?
-  @exclusivity(unchecked) nonisolated(unsafe) private var pool: [ReleaseSegment] = []
+  @exclusivity(unchecked) nonisolated(unsafe) private var open: GatheringBatch?
+  @exclusivity(unchecked) nonisolated(unsafe) private var pool: [GatheringBatch] = []
+  private let makeGathering: @Sendable () -> GatheringBatch
   @exclusivity(unchecked) nonisolated(unsafe) private var unfinished = 0
   @exclusivity(unchecked) nonisolated(unsafe) private var runner: Runner?
   /// Runners that were replaced and have not returned.
@@ -89,6 +135,9 @@ final class Relay: Sendable {
     private static let spins = 20
   #endif
   private static let pauses = 30
+  /// Between batches of few steps, so that the next one has more. Some microseconds, and not a turn of the processor: who gives that away
+  /// while all processors are busy has it back after milliseconds, and those who hand over have handed over thousands.
+  private static let pausesBetween = 120
   private static let few = 64
   /// Looks at an idle relay before the watch leaves it.
   private static let idleLooks = 5
@@ -107,12 +156,16 @@ final class Relay: Sendable {
     var looks = 0
   }
 
+  /// - Parameter makeGathering: makes what gathers single values: to be released, if nothing else is said.
+  init(_ makeGathering: @escaping @Sendable () -> GatheringBatch = { ReleaseSegment() }) { self.makeGathering = makeGathering }
+
   // MARK: Handing over
 
   /// Hands over the steps of the batch. Any thread; constant time.
   func add(_ batch: RelayBatch) {
     guard batch.count > 0 else { return }
     let new = lock.withLock {
+      closeOpen()  // what was handed over before comes before
       append(batch)
       return appointIfNobodyIs()
     }
@@ -122,20 +175,34 @@ final class Relay: Sendable {
   /// Hands over a value to be released: a step of its own. Any thread; constant time. The caller must not have another reference to it, or
   /// its own may be the last.
   func release<Value>(_ value: consuming Value) {
+    gather(with: value) { (batch: ReleaseSegment, value) in batch.append(value) }
+  }
+
+  /// Hands over a value, to be gathered with others. Any thread; constant time.
+  /// - Parameter append: puts it into the batch, under the lock. The batch is of the kind that the relay has been made for.
+  @inline(__always)  // for each value that is handed over
+  func gather<Value: ~Copyable, Batch: GatheringBatch>(with value: consuming Value, _ append: (Batch, consuming Value) -> Void) {
     lock.lock()
-    let segment: ReleaseSegment
+    let batch: GatheringBatch
     if let open, !open.isFull {
-      segment = open
+      batch = open
     } else {
-      if let open { append(open) }
-      segment = pool.popLast() ?? ReleaseSegment()
-      open = segment
+      closeOpen()
+      batch = pool.popLast() ?? makeGathering()
+      open = batch
       hasWaiting.store(true, ordering: .relaxed)
     }
-    segment.append(value)
+    append(unsafeDowncast(batch, to: Batch.self), value)
     let new = appointIfNobodyIs()
     lock.unlock()
     if let new { start(new) }
+  }
+
+  /// Under the lock: those who hand over from now on open another.
+  private func closeOpen() {
+    guard let open, open.count > 0 else { return }
+    append(open)
+    self.open = nil
   }
 
   /// Under the lock.
@@ -176,10 +243,7 @@ final class Relay: Sendable {
       batch = next
       taken = takeSteps(of: next, runner)
       // Coming back for every few would have those who hand over wait for the lock.
-      if taken < Self.few {
-        Pause.giveWay()
-        Pause.spin(Self.pauses)
-      }
+      if taken < Self.few { Pause.spin(Self.pausesBetween) }
     }
   }
 
@@ -237,10 +301,7 @@ final class Relay: Sendable {
       if leaves { blocked -= 1 }
       return nil
     }
-    if let open, open.count > 0 {
-      append(open)
-      self.open = nil
-    }
+    closeOpen()
     if first == nil {
       hasWaiting.store(false, ordering: .relaxed)
       if leaves { self.runner = nil }
@@ -256,9 +317,9 @@ final class Relay: Sendable {
     guard batch.finished == batch.count else { return }
     if taken > 0 { unfinished -= 1 }
     let isLeft = batch.runners == 0 || Mutation.segmentIsUsedAgainTooEarly.isOn
-    if isLeft, pool.count < Self.mostPooled, let segment = batch as? ReleaseSegment {
-      segment.reset()
-      pool.append(segment)
+    if isLeft, pool.count < Self.mostPooled, let gathering = batch as? GatheringBatch {
+      gathering.reset()
+      pool.append(gathering)
     }
   }
 
@@ -374,32 +435,22 @@ private enum RelayWatch {
   }
 }
 
-/// Values to be released, side by side. Made once, used again and again.
-private final class ReleaseSegment: RelayBatch, @unchecked Sendable {  // as its base class; a value belongs to whoever claims its index
+/// Values to be released, side by side.
+private final class ReleaseSegment: GatheringBatch, @unchecked Sendable {  // as its base class
   private static let capacity = 128
   private let values = RawStorage<Any>(capacity: capacity)
-
-  init() { super.init(count: 0) }
 
   deinit {
     let first = min(next.load(ordering: .relaxed), count)
     (values.start + first).deinitialize(count: count - first)
   }
 
-  var isFull: Bool { count == Self.capacity }
+  override var isFull: Bool { count == Self.capacity }
 
-  /// Under the lock, while it is not in the list.
   @inline(__always)  // for each value that is handed over
   func append<Value>(_ value: consuming Value) {
     (values.start + count).initialize(to: value)
     count += 1
-  }
-
-  /// Under the lock, when nobody is in it any more.
-  func reset() {
-    count = 0
-    finished = 0
-    next.store(0, ordering: .relaxed)
   }
 
   override func takeStep(_ index: Int) {

@@ -87,10 +87,18 @@ extension QueueCore {
 
   // MARK: Ends
 
-  /// Called by the reaper for an owner queue whose owner has ended.
-  func ownerDidEnd(_ ownerQueue: OwnerQueue) {
-    guard !Mutation.workStaysAfterTheEnd.isOn, let taken = note({ $0.ownerDidEnd(ownerQueue) }) else { return }
-    finishCancelling(taken, of: ownerQueue, forEndedOwner: true)
+  /// Called by the reaper for a few owner queues whose owners have ended.
+  func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue]) {
+    if Mutation.workStaysAfterTheEnd.isOn { return }
+    let (ended, hasRunOut) = mutate(with: ownerQueues) { scheduler, _, ownerQueues in
+      let ended = scheduler.ownersDidEnd(ownerQueues)
+      if Mutation.capturesGoUnderTheLock.isOn { ended.little.release() }
+      return (ended, scheduler.hasRunOut)
+    }
+    ended.little.cancelPieces()
+    ended.little.release()
+    for (ownerQueue, work) in ended.much { finishCancelling(work, of: ownerQueue, forEndedOwner: true) }
+    if hasRunOut { noteIdle() }
   }
 
   /// Counts what `takePending` took out, tells those who wait, and releases it.

@@ -193,11 +193,14 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     if due.isSweepDue { sweepOwnerQueues() }
   }
 
-  /// Unless the queue has become idle: it is tidied up, or was just now.
+  /// Unless the queue has become idle, and is not to be tidied up any more. That is asked under the lock: who tidies up says so before it
+  /// takes the spares.
   private func keepSpares(_ ownerQueues: consuming [OwnerQueue]) {
     guard !ownerQueues.isEmpty else { return }
     var spares = ownerQueues
-    note { scheduler in if !scheduler.hasRunOut { scheduler.departures.keep(&spares) } }
+    note { scheduler in
+      if !scheduler.hasRunOut || reference?.expectsTidyUp ?? false { scheduler.departures.keep(&spares) }
+    }
   }
 
   /// Removes owner queues that are kept without need, if that is due. A driver's time is none that is measured.
@@ -308,6 +311,9 @@ final class QueueReference: Sendable {
 }
 
 extension QueueReference: IdleQueue {
+  /// Somebody is to tidy up, and has not begun.
+  fileprivate var expectsTidyUp: Bool { isToBeTidied.load(ordering: .relaxed) }
+
   func claimTidyUp() -> Bool { !isToBeTidied.exchange(true, ordering: .acquiringAndReleasing) }
 
   func tidyUp() {
@@ -327,5 +333,12 @@ extension QueueReference: IdleQueue {
 }
 
 extension QueueReference: OwnerEndListener {
-  func ownerDidEnd(_ ownerQueue: OwnerQueue) { whileThere { $0.ownerDidEnd(ownerQueue) } }
+  func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue]) {
+    var ended = consume ownerQueues
+    whileThere { core in
+      var taken: [OwnerQueue] = []
+      swap(&taken, &ended)
+      core.ownersDidEnd(consume taken)
+    }
+  }
 }

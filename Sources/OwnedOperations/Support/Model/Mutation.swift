@@ -175,6 +175,8 @@ enum Mutation: String, CaseIterable {
   // Queues that go, and owners that end: QueueEndModelTests
   /// What an owner had pending stays in the queue after its end until its turn comes.
   case workStaysAfterTheEnd  // whatIsSuspendedIsReleasedAtTheEnd
+  /// Of owners that have ended, and of whose work a queue hears at once, all but the first are forgotten.
+  case laterEndsAreForgotten  // ownersThatEndTogetherAreToldTogether
   /// Members that were at rest when their owner ended are never told.
   case restingMembersAreForgotten  // whatIsAddedWhileAnOwnerEndsAtRestIsReleased
   /// An owner that gets work counts as one at rest until that is over.
