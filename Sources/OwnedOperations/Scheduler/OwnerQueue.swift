@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// Guarded by the queue's lock, but for what is constant. An owner queue is a member of its owner's lifetime, and so is told of the end.
 /// The owner queue of work without an owner has no lifetime.
-final class OwnerQueue: MemberToldWithOthers, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
+final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // guarded as said above, but for `memberIndex`
   // First what each job touches, so that it shares a cache line or two.
 
   /// `lifetime`, for those who must not count references: the count is in a cache line that other threads want.
@@ -47,8 +47,8 @@ final class OwnerQueue: MemberToldWithOthers, @unchecked Sendable {  // guarded 
   /// Hears of the end; may outlive the queue, and leads to its heir then.
   private let listener: (any OwnerEndListener)?
 
-  /// In its phase's list.
-  var place = OwnerQueueList.Place()
+  /// In its phase.
+  var links = Links<OwnerQueue>()
   /// See `OwnerQueueTable.insert`.
   var isInMap = false
 

@@ -23,7 +23,7 @@ struct OwnerQueueTable: ~Copyable {
 
   private struct Part: ~Copyable {
     private static let smallest = 64
-    var all = OwnerQueueList()
+    var all = LinkedList<OwnerQueue>()
     /// Those that are not found otherwise.
     var byLifetime = PointerMap<OwnerQueue>()
     private var most = smallest

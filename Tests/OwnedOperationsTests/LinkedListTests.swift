@@ -2,13 +2,14 @@ import Testing
 
 @testable import OwnedOperations
 
-/// The list that a phase keeps its owner queues in, next to an array.
-@Suite(.timeLimit(.minutes(1))) struct OwnerQueueListTests {
-  private final class Home {}
+/// A linked list, next to an array.
+@Suite(.timeLimit(.minutes(1))) struct LinkedListTests {
+  private final class Element: Linked {
+    var links = Links<Element>()
+    var isUsed = false
+  }
 
-  private func makeOwnerQueue() -> OwnerQueue { OwnerQueue(lifetime: nil, home: Home(), listener: nil, isSuspended: false) }
-
-  private func elements(_ list: borrowing OwnerQueueList) -> [ObjectIdentifier] {
+  private func elements(_ list: borrowing LinkedList<Element>) -> [ObjectIdentifier] {
     var found: [ObjectIdentifier] = []
     list.visit { found.append(ObjectIdentifier($0)) }
     return found
@@ -16,12 +17,12 @@ import Testing
 
   @Test(arguments: 0..<20) func aListHoldsWhatAnArrayWould(_ seed: UInt64) {
     var random = SplitMix(state: seed)
-    var list = OwnerQueueList()
-    var array: [OwnerQueue] = []
+    var list = LinkedList<Element>()
+    var array: [Element] = []
     for _ in 0..<500 {
       switch Int.random(in: 0..<4, using: &random) {
       case 0, 1:
-        array.append(makeOwnerQueue())
+        array.append(Element())
         list.append(array[array.count - 1])
       case 2:
         guard let index = array.indices.randomElement(using: &random) else { continue }
@@ -30,10 +31,10 @@ import Testing
         array.remove(at: index)
       default:
         // Used ones stay, where they stood.
-        for ownerQueue in array where Bool.random(using: &random) { ownerQueue.executing = 1 - ownerQueue.executing }
-        let taken = list.take(lookingAt: Int.random(in: 0..<8, using: &random)) { $0.executing == 0 }
-        #expect(taken.allSatisfy { $0.executing == 0 })
-        array.removeAll { ownerQueue in taken.contains { $0 === ownerQueue } }
+        for element in array where Bool.random(using: &random) { element.isUsed.toggle() }
+        let taken = list.take(lookingAt: Int.random(in: 0..<8, using: &random)) { !$0.isUsed }
+        #expect(taken.allSatisfy { !$0.isUsed })
+        array.removeAll { element in taken.contains { $0 === element } }
       }
       #expect(elements(list) == array.map { ObjectIdentifier($0) })
       let count = list.count
@@ -43,13 +44,13 @@ import Testing
 
   /// However few it looks at, it comes to each in turn.
   @Test func itLooksAtAllInTurn() {
-    var list = OwnerQueueList()
-    let all = (0..<10).map { _ in makeOwnerQueue() }
-    for ownerQueue in all { list.append(ownerQueue) }
+    var list = LinkedList<Element>()
+    let all = (0..<10).map { _ in Element() }
+    for element in all { list.append(element) }
     var looked: [Int] = []
     func look(_ most: Int, taking taken: Int? = nil) {
-      _ = list.take(lookingAt: most) { ownerQueue in
-        guard let index = all.firstIndex(where: { $0 === ownerQueue }) else { return false }
+      _ = list.take(lookingAt: most) { element in
+        guard let index = all.firstIndex(where: { $0 === element }) else { return false }
         looked.append(index)
         return index == taken
       }
@@ -65,11 +66,11 @@ import Testing
   }
 
   @Test func itKeepsWhatIsInIt() {
-    var list = OwnerQueueList()
-    weak var kept: OwnerQueue?
-    weak var left: OwnerQueue?
+    var list = LinkedList<Element>()
+    weak var kept: Element?
+    weak var left: Element?
     do {
-      let (first, second) = (makeOwnerQueue(), makeOwnerQueue())
+      let (first, second) = (Element(), Element())
       (kept, left) = (first, second)
       list.append(first)
       list.append(second)
@@ -77,7 +78,16 @@ import Testing
     #expect(kept != nil && left != nil)
     if let second = left { _ = list.remove(second) }
     #expect(left == nil)
-    list = OwnerQueueList()
+    list = LinkedList<Element>()
     #expect(kept == nil)
+  }
+
+  @Test func whatWasInOneListIsInAnotherWithoutItsNeighbours() {
+    let all = (0..<3).map { _ in Element() }
+    var list = LinkedList<Element>()
+    for element in all { list.append(element) }
+    list = LinkedList<Element>()
+    list.append(all[1])
+    #expect(elements(list) == [ObjectIdentifier(all[1])])
   }
 }
