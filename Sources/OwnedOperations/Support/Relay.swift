@@ -135,9 +135,6 @@ final class Relay: Sendable {
     private static let spins = 20
   #endif
   private static let pauses = 30
-  /// Between batches of few steps, so that the next one has more. Some microseconds, and not a turn of the processor: who gives that away
-  /// while all processors are busy has it back after milliseconds, and those who hand over have handed over thousands.
-  private static let pausesBetween = 120
   private static let few = 64
   /// Looks at an idle relay before the watch leaves it.
   private static let idleLooks = 5
@@ -233,17 +230,21 @@ final class Relay: Sendable {
     var batch: RelayBatch?
     var taken = 0
     while true {
-      var next = nextBatch(for: runner, after: batch, taken, leaves: false)
+      var (next, isBehind) = nextBatch(for: runner, after: batch, taken, leaves: false)
       if next == nil {
         spin()
         if Mutation.runnerLeavesUnseen.isOn { return leaveUnseen(runner) }
-        next = nextBatch(for: runner, after: nil, 0, leaves: true)
+        (next, isBehind) = nextBatch(for: runner, after: nil, 0, leaves: true)
       }
       guard let next else { return }
       batch = next
       taken = takeSteps(of: next, runner)
       // Coming back for every few would have those who hand over wait for the lock.
-      if taken < Self.few { Pause.spin(Self.pausesBetween) }
+      // But one that is behind has no time to give away: a turn of the processor comes back after milliseconds.
+      if taken < Self.few {
+        if !isBehind { Pause.giveWay() }
+        Pause.spin(Self.pauses)
+      }
     }
   }
 
@@ -280,8 +281,8 @@ final class Relay: Sendable {
 
   /// Leaves the former batch.
   /// - Parameter leaves: has the runner give up its place if nothing waits.
-  /// - Returns: the one to go on with; nil if there is none, or the runner has been replaced.
-  private func nextBatch(for runner: Runner, after former: RelayBatch?, _ taken: Int, leaves: Bool) -> RelayBatch? {
+  /// - Returns: the one to go on with; nil if there is none, or the runner has been replaced. And whether there are more.
+  private func nextBatch(for runner: Runner, after former: RelayBatch?, _ taken: Int, leaves: Bool) -> (RelayBatch?, isBehind: Bool) {
     var waiters: [Semaphore] = []
     lock.lock()
     defer {
@@ -299,7 +300,7 @@ final class Relay: Sendable {
     if isIdle { swap(&waiters, &idleWaiters) }
     guard self.runner === runner else {
       if leaves { blocked -= 1 }
-      return nil
+      return (nil, false)
     }
     closeOpen()
     if first == nil {
@@ -307,7 +308,7 @@ final class Relay: Sendable {
       if leaves { self.runner = nil }
     }
     first?.runners += 1
-    return first
+    return (first, first?.following != nil)
   }
 
   /// Under the lock.
