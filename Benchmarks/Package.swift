@@ -15,7 +15,7 @@ let package = Package(
       name: "benchmarks",
       dependencies: [
         .product(name: "OwnedOperations", package: "OwnedOperations"), .product(name: "OwnedRequests", package: "OwnedOperations"),
-        "HeapStatistics",
+        "HeapStatistics", "CacheLineProbe",
       ]
         + (hasOneTBB ? ["OneTBBPeer"] : []),
       swiftSettings: hasOneTBB ? [.define("ONETBB")] : []
@@ -23,6 +23,7 @@ let package = Package(
     .executableTarget(
       name: "soak", dependencies: [.product(name: "OwnedOperations", package: "OwnedOperations"), "HeapStatistics"]),
     .target(name: "HeapStatistics"),
+    .target(name: "CacheLineProbe"),
   ]
     + (hasOneTBB ? [.target(name: "OneTBBPeer", linkerSettings: [.linkedLibrary("tbb")])] : []),
   swiftLanguageModes: [.v6],

@@ -282,8 +282,9 @@ import Testing
 
   /// Two workers, each of which finds enough to do without what the other has kept.
   @Test func whatAWorkerLeavesToAnotherIsCounted() {
+    // Random schedules find its defect, one in several hundred.
     ModelExplorer("nested: async of three, each of which adds one and counts | wait, no limit").exploreQueue(
-      limit: -1, preemptions: 1, reduces: true
+      limit: -1, preemptions: 1, reduces: true, random: 8
     ) { run, scene in
       scene.addAndWait(1)
       scene.queue.setItemTime(10_000)

@@ -34,6 +34,41 @@ import Testing
     #expect(!swept.contains { $0.lifetime === owners[3].lifetime })
   }
 
+  /// However many have come and gone meanwhile, a sweep takes no longer, and the next is not due at once.
+  @Test func aSweepLooksAtAFewAndTheNextAtMore() {
+    var table = OwnerQueueTable()
+    let lifetimes = (0..<2_000).map { _ in OwnerLifetime() }
+    for lifetime in lifetimes {
+      let passing = ownerQueue(of: lifetime)
+      table.insert(passing, of: lifetime, isBack: false, isPlaced: true)
+      _ = table.remove(passing)
+    }
+    for lifetime in lifetimes {
+      let busy = ownerQueue(of: lifetime)
+      busy.changeUnfinished(by: 1)
+      table.insert(busy, of: lifetime, isBack: false, isPlaced: true)
+    }
+    var isDue = table.isSweepDue
+    #expect(isDue)
+    #expect(table.sweep(now: 0).isEmpty)
+    isDue = table.isSweepDue
+    #expect(!isDue)
+    table.visit { $0.changeUnfinished(by: -1) }
+    var swept = 0
+    var sweeps = 0
+    while table.count > 128, sweeps < 100 {
+      for _ in 0..<65 { table.insert(ownerQueue(of: lifetimes[0]), of: lifetimes[0], isBack: false, isPlaced: true) }
+      isDue = table.isSweepDue
+      #expect(isDue)
+      let found = table.sweep(now: 0).count
+      #expect(found <= 512)
+      swept += found
+      sweeps += 1
+    }
+    #expect(swept >= 2_000)
+    #expect(sweeps < 20)
+  }
+
   @Test func thoseWhoseEndIsAnnouncedAreKept() {
     var table = OwnerQueueTable()
     let (owners, swept) = fill(&table, 10_000, at: 1)

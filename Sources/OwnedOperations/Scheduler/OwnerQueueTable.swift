@@ -9,10 +9,11 @@
 /// - If they do, it goes with the owner; or when the queue has rested for long (`QueueCore.tidyUpRest`); or in a sweep, if it had no work
 ///   since the last look.
 ///
-/// A sweep is due when so and so many have come. Where none is kept for owners who come back, it looks at twice as many as that, from where
-/// the last one has come to. So neither the cost for each owner queue made grows with their number, nor the time that others wait for the
-/// lock, and of those without work no more are kept than there are others, or a few. Where they come back, a sweep looks at all, but not
-/// before `rest` is over since the last: else owners that come again and again, but many of them, would be taken for those that don't.
+/// A sweep is due when there are so and so many more. Where none is kept for owners who come back, it looks at twice as many as have come,
+/// from where the last one has come to. So neither the cost for each owner queue made grows with their number, nor the time that others
+/// wait for the lock, and of those without work no more are kept than there are others, or a few, as long as some come. Where they come
+/// back, a sweep looks at all, but not before `rest` is over since the last: else owners that come again and again, but many of them, would
+/// be taken for those that don't.
 ///
 /// Most are found by the place that their owner has for one of them (`ClaimedPlace`), and only the others by the table.
 struct OwnerQueueTable: ~Copyable {
@@ -45,7 +46,7 @@ struct OwnerQueueTable: ~Copyable {
     /// - Returns: the reference that the table had.
     mutating func remove(_ ownerQueue: OwnerQueue) -> OwnerQueue {
       removeFromMap(ownerQueue)
-      defer { if all.count < most / 4 { putOff() } }  // many have gone by themselves
+      defer { if all.count < most / 4 { most = max(Self.smallest, all.count * 2) } }  // many have gone by themselves
       return all.remove(ownerQueue)
     }
 
@@ -55,18 +56,25 @@ struct OwnerQueueTable: ~Copyable {
       byLifetime[lifetime.address] = nil
     }
 
-    /// Looks at twice as many as have come since the last sweep, one sweep after the other if that is too much for one; or at all.
+    /// Looks at twice as many as have come since the last sweep, as far as that goes at once; or at all.
     mutating func sweep(looksAtAll: Bool = false, _ isUnused: (OwnerQueue) -> Bool) -> [OwnerQueue] {
       let looks = looksAtAll ? all.count : min(unlooked, all.count, Self.looksAtOnce)
-      unlooked = looks < all.count ? unlooked - looks : 0
       let swept = all.take(lookingAt: looks, where: isUnused)
       for ownerQueue in swept { removeFromMap(ownerQueue) }
-      if looksAtAll { putOff() } else { most = max(Self.smallest, all.count + (unlooked > 0 ? 0 : Self.smallest)) }
+      if looksAtAll {
+        putOff()
+      } else {
+        unlooked = min(unlooked - looks, all.count)  // no further than once round
+        most = max(Self.smallest, all.count + Self.smallest)
+      }
       return swept
     }
 
     /// No sweep until there are twice as many.
-    mutating func putOff() { most = max(Self.smallest, all.count * 2) }
+    mutating func putOff() {
+      most = max(Self.smallest, all.count * 2)
+      unlooked = 0
+    }
 
     /// As `PointerMap.giveUpRoom`.
     mutating func giveUpRoom() { byLifetime.giveUpRoom() }

@@ -38,7 +38,7 @@ final class RelaySteps: RelayBatch, @unchecked Sendable {  // as its base class;
   override func takeStep(_ index: Int) { step(index) }
 }
 
-/// Gathers values that are handed over one by one, until a runner comes for it or it is full. Made once, used again and again.
+/// Gathers values that are handed over one by one, until a runner or another batch comes, or it is full. Made once, used again and again.
 ///
 /// All members are called under the lock of the relay, which has the batch; but for steps, as ever.
 class GatheringBatch: RelayBatch, @unchecked Sendable {  // as its base class; values belong to whoever claims their index

@@ -32,6 +32,8 @@ struct Measurement: Codable {
   var target: Target?
   var verdict: Verdict?
   var note: String?
+  /// How long a cache line took from one processor to the other, in nanoseconds, before each pair of samples: the machine's state.
+  var cacheLineTransfer: Spread?
 }
 
 /// Where the middle of samples is, and how far they reach.

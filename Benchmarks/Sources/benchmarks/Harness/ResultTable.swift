@@ -8,7 +8,7 @@ final class ResultTable {
 
   func begin(_ benchmark: Benchmark) {
     write("\n\(benchmark.name): \(benchmark.summary)\n")
-    write(Self.line("workload: ours / peer", "ours", "peer", "unit", "ratio", "min..max", "target", ""))
+    write(Self.line("workload: ours / peer", "ours", "peer", "unit", "ratio", "min..max", "target", "", "cache line"))
   }
 
   func show(_ skipped: Session.Skipped) { write("  skipped: \(skipped.reason)\n") }
@@ -30,7 +30,7 @@ final class ResultTable {
         Self.title(measurement), Self.figure(measurement.ours.samples.median),
         measurement.peer.map { Self.figure($0.samples.median) } ?? "", measurement.unit,
         measurement.ratio.map { Self.figure($0.median) } ?? "", Self.range(measurement.ratio ?? measurement.ours.samples), target ?? "",
-        verdict))
+        verdict, measurement.cacheLineTransfer.map(Self.transfer) ?? ""))
     if let note = measurement.note { write("      \(note)\n") }
   }
 
@@ -57,11 +57,11 @@ final class ResultTable {
 
   private static func line(
     _ workload: String, _ ours: String, _ peer: String, _ unit: String, _ ratio: String, _ range: String, _ target: String,
-    _ verdict: String
+    _ verdict: String, _ transfer: String
   ) -> String {
     let text =
       "  " + padded(workload, 84) + padded(ours, -11) + padded(peer, -11) + "  " + padded(unit, 10) + padded(ratio, -9) + "  "
-      + padded(range, 17) + padded(target, 18) + verdict
+      + padded(range, 17) + padded(target, 18) + padded(verdict, 8) + transfer
     return text.reversed().drop { $0 == " " }.reversed() + "\n"
   }
 
@@ -69,6 +69,12 @@ final class ResultTable {
   private static func padded(_ text: String, _ width: Int) -> String {
     let space = String(repeating: " ", count: max(width < 0 ? 0 : 1, abs(width) - text.count))
     return width < 0 ? space + text : text + space
+  }
+
+  /// In one state of the machine, or from one to another.
+  private static func transfer(_ spread: Spread) -> String {
+    let (least, most) = (spread.minimum.rounded(), spread.maximum.rounded())
+    return most < 2 * least ? String(format: "%.0f ns", spread.median) : String(format: "%.0f..%.0f ns", least, most)
   }
 
   private static func range(_ spread: Spread) -> String { figure(spread.minimum) + ".." + figure(spread.maximum) }

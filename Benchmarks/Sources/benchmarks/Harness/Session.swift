@@ -1,3 +1,4 @@
+import CacheLineProbe
 import HeapStatistics
 
 /// A run of the program: what benchmarks measure with, and where their results go.
@@ -57,7 +58,9 @@ final class Session {
     }
     var oursSamples: [Double] = []
     var peerSamples: [Double] = []
+    var transfers: [Double] = []
     for pair in 0..<(pairs ?? pick(9, quick: 3)) {
+      noteTransfer(&transfers)
       if pair % 2 == 0 { oursSamples.append(try sample(ours)) }
       peerSamples.append(try sample(peer))
       if pair % 2 == 1 { oursSamples.append(try sample(ours)) }
@@ -68,7 +71,12 @@ final class Session {
         ours: .init(name: ours.name, samples: Spread(of: oursSamples)),
         peer: .init(name: peer.name, samples: Spread(of: peerSamples)),
         ratio: Spread(of: zip(oursSamples, peerSamples).map { $0 / $1 }),
-        parameter: parameter, target: target, note: note))
+        parameter: parameter, target: target, note: note, cacheLineTransfer: transfers.isEmpty ? nil : Spread(of: transfers)))
+  }
+
+  private func noteTransfer(_ transfers: inout [Double]) {
+    let transfer = cache_line_transfer_nanoseconds()
+    if transfer > 0 { transfers.append(transfer) }
   }
 
   /// A peer that lets a million jobs pile up leaves memory to malloc that is strewn over hundreds of megabytes. Whoever comes next would be
