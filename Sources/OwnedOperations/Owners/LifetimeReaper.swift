@@ -56,8 +56,8 @@ enum LifetimeReaper {
   /// Takes the members of the lifetimes. Those that are told with others hear of it here, or in a step of their own; the others are handed
   /// over.
   ///
-  /// What may block comes last, and of one queue only: to tell it, which may turn out to be gone but for this, or about to
-  /// go. So it holds up no others, however many are swept together.
+  /// What may block comes last, and of one queue only: to tell it, which may turn out to be gone but for this, or about to go. So it holds
+  /// up no others, however many are swept together.
   /// - Parameter lifetime: called once for each index.
   private static func sweep(_ indices: Range<Int>, _ lifetime: (Int) -> OwnerLifetime) {
     var groups: [Group] = []

@@ -18,7 +18,7 @@ extension Benchmark {
 
 /// The least that an operation costs that is Foundation's and goes to another thread and back: no queue, no body, no owner.
 private final class BareOperations: @unchecked Sendable {  // batches go from thread to thread by the semaphores
-  private final class Bare: Operation, @unchecked Sendable {
+  private final class Bare: Operation, @unchecked Sendable {  // has no state of its own
     override var isFinished: Bool { true }
   }
 
