@@ -13,10 +13,14 @@
     /// - Returns: false if there is none to be had.
     static func startThread(_ context: UnsafeMutableRawPointer) -> Bool {
       var thread: pthread_t?
+      // Detached from the first: see the same for Linux.
+      var attributes = pthread_attr_t()
+      guard pthread_attr_init(&attributes) == 0 else { return false }
+      defer { pthread_attr_destroy(&attributes) }
+      pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
       return pthread_create(
-        &thread, nil,
+        &thread, &attributes,
         { context in
-          pthread_detach(pthread_self())
           ThreadStart.main(context)
           return nil
         }, context) == 0

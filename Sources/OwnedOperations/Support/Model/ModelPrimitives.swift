@@ -383,7 +383,7 @@
     return 0
   }
 
-  /// A thread made by one of a run belongs to the run.
+  /// A thread made by one of a run belongs to the run. The attributes don't matter then.
   // swift-format-ignore: AlwaysUseLowerCamelCase
   func pthread_create(
     _ thread: UnsafeMutablePointer<pthread_t>, _ attributes: UnsafePointer<pthread_attr_t>?,
@@ -394,11 +394,6 @@
     run.add("\(maker.name)'s", isPartOfScenario: false) { _ = start(argument) }
     return 0
   }
-
-  /// The thread of a run is the model's to detach.
-  // swift-format-ignore: AlwaysUseLowerCamelCase
-  @discardableResult
-  func pthread_detach(_ thread: pthread_t) -> Int32 { ModelRun.thread == nil ? Glibc.pthread_detach(thread) : 0 }
 
   // swift-format-ignore: AlwaysUseLowerCamelCase
   @discardableResult

@@ -32,15 +32,18 @@ enum ThreadProbe {
 
   /// Not with `Thread`, which does not tell.
   private static func start(_ body: @escaping @Sendable () -> Void) -> Bool {
+    var attributes = pthread_attr_t()
+    guard pthread_attr_init(&attributes) == 0 else { return false }
+    defer { pthread_attr_destroy(&attributes) }
+    pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
     let context = Unmanaged.passRetained(Body(body))
     var thread = System.makeThread()
-    let error = pthread_create(&thread, nil, { context in ThreadProbe.run(context) }, context.toOpaque())
+    let error = pthread_create(&thread, &attributes, { context in ThreadProbe.run(context) }, context.toOpaque())
     if error != 0 { context.release() }
     return error == 0
   }
 
   private static func run(_ context: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-    pthread_detach(pthread_self())
     if let context { Unmanaged<Body>.fromOpaque(context).takeRetainedValue().run() }
     return nil
   }
