@@ -82,7 +82,7 @@ import Testing
   }
 
   @Test func millionDeepLineGoesWithItsLeafWithoutDeepRecursion() {
-    let count = 1_000_000
+    let count = Sanitizer.deepLine
     var leaf: OwnerLifetime? = OwnerLifetime()
     let first = leaf!.id
     for _ in 0..<count { leaf = OwnerLifetime(parent: leaf) }
@@ -94,7 +94,7 @@ import Testing
   @Test func millionDeepLineEndsFromItsRootWithoutDeepRecursion() {
     let root = OwnerLifetime()
     var leaf = root
-    for _ in 0..<1_000_000 { leaf = OwnerLifetime(parent: leaf) }
+    for _ in 0..<Sanitizer.deepLine { leaf = OwnerLifetime(parent: leaf) }
     root.end()
     #expect(!leaf.isAlive)
   }

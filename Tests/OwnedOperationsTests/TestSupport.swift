@@ -49,6 +49,9 @@ enum Sanitizer {
   static let isAddress = dlsym(nil, "__asan_init") != nil
   static let isThread = dlsym(nil, "__tsan_init") != nil
   static var isActive: Bool { isAddress || isThread }
+
+  /// How deep a line is that must not be walked by recursion. A sanitizer's frames are large: a tenth overflows the stack there as well.
+  static let deepLine = isActive ? 100_000 : 1_000_000
 }
 
 #if os(Linux)
