@@ -53,31 +53,53 @@ if case .file(let path) = options.json {
   }
 }
 
+let machine = Machine.current
+
+/// All that the session has, for `command`.
+func report(_ session: Session, _ command: [String]) throws -> Data {
+  try Report(
+    date: ISO8601DateFormatter().string(from: Date()), command: (["benchmarks"] + command).joined(separator: " "), isQuick: options.isQuick,
+    machine: machine, measurements: session.measurements, skipped: session.skipped
+  ).json()
+}
+
+if let (name, file) = options.part {
+  guard let benchmark = Benchmark.all.first(where: { $0.name == name }) else {
+    fail("no benchmark is called \(name); see --list", status: 2)
+  }
+  let session = Session(isQuick: options.isQuick, table: ResultTable(isQuick: options.isQuick), trims: !options.leavesHeap)
+  var failure: (any Error)?
+  do { try session.run(benchmark) } catch { failure = error }
+  do { try report(session, options.forwarded).write(to: URL(fileURLWithPath: file)) } catch {
+    fail("can't write to \(file): \(error.localizedDescription)", status: 1)
+  }
+  if let failure { fail("\(name): \(failure)", status: 1) }
+  exit(0)
+}
+
 var table: ResultTable? = ResultTable(isQuick: options.isQuick)
 if case .standardOutput = options.json { table = nil }
-let machine = Machine.current
 if table != nil { say(machine.summary + "\n") }
 
 let session = Session(isQuick: options.isQuick, table: table, trims: !options.leavesHeap)
 var failures: [String] = []
 for benchmark in chosen {
-  do {
-    try session.run(benchmark)
-  } catch {
-    failures.append("\(benchmark.name): \(error)")
+  if options.isTogether || chosen.count == 1 {
+    do { try session.run(benchmark) } catch { failures.append("\(benchmark.name): \(error)") }
+  } else {
+    let part = BenchmarkProcess.run(benchmark, options, isShown: table != nil)
+    if let report = part.report { session.take(report) }
+    if let failure = part.failure { failures.append("\(benchmark.name): \(failure)") }
   }
 }
 table?.finish(session)
 
 if let destination = options.json {
-  let report = Report(
-    date: ISO8601DateFormatter().string(from: Date()),
-    command: (["benchmarks"] + CommandLine.arguments.dropFirst()).joined(separator: " "), isQuick: options.isQuick, machine: machine,
-    measurements: session.measurements, skipped: session.skipped)
   do {
+    let json = try report(session, Array(CommandLine.arguments.dropFirst()))
     switch destination {
-    case .standardOutput: FileHandle.standardOutput.write(try report.json())
-    case .file(let path): try report.json().write(to: URL(fileURLWithPath: path))
+    case .standardOutput: FileHandle.standardOutput.write(json)
+    case .file(let path): try json.write(to: URL(fileURLWithPath: path))
     }
   } catch {
     fail("can't write the results: \(error.localizedDescription)", status: 1)

@@ -35,6 +35,12 @@ final class Session {
     }
   }
 
+  /// Takes what another process has measured, and shown.
+  func take(_ part: Report) {
+    measurements += part.measurements
+    skipped += part.skipped
+  }
+
   /// What this machine can't measure. Not a failure.
   func skip(_ reason: String) {
     let skipped = Skipped(benchmark: benchmark, reason: reason)

@@ -39,7 +39,7 @@ final class Nginx {
     process.executableURL = URL(fileURLWithPath: program)
     process.arguments = ["-p", directory.path, "-c", directory.appendingPathComponent("nginx.conf").path]
     process.standardError = FileHandle.nullDevice
-    try process.run()
+    try ChildProcess.start(process)
     try waitUntilReady(port)
     setenv(Self.variable, base, 1)
   }
@@ -59,7 +59,7 @@ final class Nginx {
 
   deinit {
     process.terminate()
-    process.waitUntilExit()
+    ChildProcess.wait(for: process)
     try? FileManager.default.removeItem(at: directory)
   }
 

@@ -2,7 +2,7 @@ import Foundation
 
 /// A process of this program that does one task.
 enum ProbeProcess {
-  private static let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+  static let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
   private static let valgrind = URL(fileURLWithPath: "/usr/bin/valgrind")
   private static let strip = URL(fileURLWithPath: "/usr/bin/strip")
 
@@ -71,9 +71,9 @@ enum ProbeProcess {
     process.executableURL = program
     process.arguments = arguments
     process.standardOutput = output
-    try process.run()
+    try ChildProcess.start(process)
     let data = output.fileHandleForReading.readDataToEndOfFile()
-    process.waitUntilExit()
+    ChildProcess.wait(for: process)
     let command = "\(program.lastPathComponent) \(arguments.joined(separator: " "))"
     try WrongResult.check(Int(process.terminationStatus), is: 0, "status of \(command)")
     return data
