@@ -271,6 +271,37 @@ import Testing
     other.members.withLock { $0 = [] }
   }
 
+  @Test func ownersWithLittleWorkDoNotWaitBehindOneWithMuch() {
+    let many = OwnerLifetime()
+    let (gate, hasBegun, told) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), Counter())
+    // Each blocks, so that it takes seconds to come to the last.
+    let members = (0..<1_000).map { _ in
+      Told(many) {
+        told.add()
+        hasBegun.signal()
+        gate.wait()
+      }
+    }
+    for member in members { #expect(many.join(member)) }
+    many.end()
+    #expect(hasBegun.waitUntilSignalled())
+    let toldBefore = Locked<[Int]>([])
+    let audiences = (0..<2).map { _ in Audience { toldBefore.withLock { $0.append(told.value) } } }
+    for index in 0..<64 {
+      let lifetime = OwnerLifetime()
+      let member = ToldWithOthers(lifetime, audiences[index % 2])
+      #expect(lifetime.join(member))
+      lifetime.end()
+      audiences[0].members.withLock { $0.append(member) }  // a lifetime keeps none
+    }
+    #expect(eventually { audiences.allSatisfy { $0.told.value == 32 } })
+    for _ in members { gate.signal() }
+    LifetimeReaper.waitUntilIdle()
+    #expect(told.value == 1_000)
+    #expect(toldBefore.withLock { $0.allSatisfy { $0 < 1_000 } })
+    audiences[0].members.withLock { $0 = [] }
+  }
+
   private final class Audience: Sendable {
     let told = Counter()
     let members = Locked<[ToldWithOthers]>([])
@@ -291,6 +322,8 @@ import Testing
 
     var companions: ObjectIdentifier { ObjectIdentifier(audience) }
     func lifetimeDidEnd() { Self.lifetimesDidEnd(of: [self]) }
+
+    static func lifetimeDidEndAtOnce(of member: Borrowed<ToldWithOthers>) -> Bool { false }
 
     static func lifetimesDidEnd(of members: consuming [ToldWithOthers]) {
       members.first?.audience.body()

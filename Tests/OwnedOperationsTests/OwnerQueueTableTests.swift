@@ -211,6 +211,8 @@ import Testing
       #expect(queue.becomesIdle())
     }
     #expect(eventually { queue.snapshot.activeWorkers == 0 })
+    owners = []
+    LifetimeReaper.waitUntilIdle()
     let spares = queue.core.read { $0.departures.spareCount }
     #expect(spares >= 64)
     let ran = Counter()

@@ -108,6 +108,62 @@ import Testing
     #expect(queue.statistics.cancelled == 10_000)
   }
 
+  /// Their turns would stay until the queue goes on.
+  @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin], [1, 3, 9])
+  func ownersThatComeAndGoLeaveNothingInASuspendedQueue(fairness: OwnerFairness, jobs: Int) {
+    let queue = OwnerScopedQueue()
+    queue.ownerFairness = fairness
+    queue.isSuspended = true
+    let live = Counter()
+    let priorities: [Operation.QueuePriority] = [.low, .normal, .high]
+    for number in 0..<2_000 {
+      let lifetime = OwnerLifetime()
+      live.add()
+      let probe = DeinitProbe { live.add(-1) }
+      for job in 0..<jobs { queue.async(lifetime: lifetime, priority: priorities[(number + job) % 3]) { probe.mustNotRun() } }
+      lifetime.end()
+      if number % 100 == 99 { LifetimeReaper.waitUntilIdle() }
+    }
+    LifetimeReaper.waitUntilIdle()
+    #expect(live.value == 0)
+    #expect(queue.snapshot.turns <= 3 * 64)
+    #expect(queue.snapshot.ownerQueues == 0)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.skippedForEndedOwners == 2_000 * jobs)
+  }
+
+  /// Others' turns are void in between, in front, and behind.
+  @Test(arguments: [1, 2, 7]) func orderAmongOwnersThatStayIsThatOfAdding(jobs: Int) {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    queue.isSuspended = true
+    let journal = Journal<Int>()
+    var random = SplitMix(state: UInt64(jobs))
+    var owners: [OwnerLifetime] = []
+    var expected: [(number: Int, owner: OwnerID)] = []
+    for number in 0..<3_000 {
+      if owners.count < 50 { owners.append(OwnerLifetime()) }
+      let owner = owners[random.below(owners.count)]
+      for _ in 0..<jobs {
+        queue.async(lifetime: owner) { journal.write(number) }
+        expected.append((number, owner.id))
+      }
+      guard random.below(4) > 0 else { continue }
+      let ended = owners.remove(at: random.below(owners.count))
+      ended.end()
+      expected.removeAll { $0.owner == ended.id }
+      if random.below(10) == 0 {
+        LifetimeReaper.waitUntilIdle()
+        #expect(queue.snapshot.turns <= 2 * expected.count + 64)
+      }
+    }
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    let isInOrder = journal.entries == expected.map { $0.number }
+    #expect(isInOrder)
+    withExtendedLifetime(owners) {}
+  }
+
   /// They have some ten kilobytes each, and a queue may have had dozens while bodies blocked.
   @Test func aQueueThatIsIdleKeepsNoWorkers() {
     let queue = OwnerScopedQueue()

@@ -27,6 +27,8 @@ struct QueueSnapshot {
   let unfinished: Int
   /// Items of the first phase whose turn may come.
   let readyCount: Int
+  /// Entries of the first phase's run queues, void ones included.
+  let turns: Int
   /// Of the first phase.
   let ownerQueues: Int
   let suspendedOwners: Int
@@ -45,6 +47,7 @@ struct QueueSnapshot {
     (waits, hasDueWaiters) = (scheduler.waits.count, scheduler.hasDueWaiters)
     unfinished = scheduler.unfinished
     (readyCount, ownerQueues) = scheduler.firstPhase.with { ($0.readyCount, $0.ownerQueueCount) }
+    turns = scheduler.firstPhase.with { phase in (0..<PriorityLevel.count).reduce(0) { $0 + phase.runQueues[$1].entryCount } }
     suspendedOwners = scheduler.suspendedOwners.count
     (watched, blockedWatched) = (scheduler.watched.count(.held) + scheduler.watched.count(.blocked), scheduler.watched.count(.blocked))
   }

@@ -34,6 +34,12 @@ protocol MemberToldWithOthers: LifetimeMember {
   /// With whom it is told: those who have the same.
   var companions: ObjectIdentifier { get }
 
+  /// What `lifetimeDidEnd` does, on the thread that ends the owner: if that takes constant time, waits for nobody and leaves alone all that
+  /// is the user's.
+  /// - Parameter member: the caller has a reference, and one only.
+  /// - Returns: whether it has been done. If not, nothing has.
+  static func lifetimeDidEndAtOnce(of member: Borrowed<Self>) -> Bool
+
   /// What `lifetimeDidEnd` does, for a few that are told together. The references go in it, and may be the last, unless the caller has
   /// another.
   static func lifetimesDidEnd(of members: consuming [Self])
@@ -45,21 +51,35 @@ final class MemberKind: Sendable {
   private let setIndex: @Sendable (Int32, UnsafeMutableRawPointer) -> Void
   private let isAtRest: @Sendable (UnsafeMutableRawPointer) -> Bool
   private let member: @Sendable (AnyObject) -> any LifetimeMember
-  /// If its members are told with others: see ``MemberToldWithOthers``.
+  /// To ask a member for what it conforms to takes longer than all else that is done with it.
+  private let memberToldWithOthers: (@Sendable (AnyObject) -> any MemberToldWithOthers)?
+  // If its members are told with others: see ``MemberToldWithOthers``.
+
   let tellTogether: (@Sendable (consuming [any LifetimeMember]) -> Void)?
+  private let tellAtOnce: (@Sendable (UnsafeMutableRawPointer) -> Bool)?
 
-  convenience init<Member: LifetimeMember>(of kind: Member.Type) { self.init(of: kind, tellTogether: nil) }
-
-  convenience init<Member: MemberToldWithOthers>(of kind: Member.Type) {
-    self.init(of: kind) { members in
-      var untyped = consume members
-      let typed = untyped.compactMap { $0 as? Member }
-      untyped = []
-      Member.lifetimesDidEnd(of: consume typed)
-    }
+  convenience init<Member: LifetimeMember>(of kind: Member.Type) {
+    self.init(of: kind, toldWithOthers: nil, tellAtOnce: nil, tellTogether: nil)
   }
 
-  private init<Member: LifetimeMember>(of _: Member.Type, tellTogether: (@Sendable (consuming [any LifetimeMember]) -> Void)?) {
+  convenience init<Member: MemberToldWithOthers>(of kind: Member.Type) {
+    self.init(
+      of: kind, toldWithOthers: { unsafeDowncast($0, to: Member.self) },
+      tellAtOnce: { member in Member.lifetimeDidEndAtOnce(of: Borrowed(address: member)) },
+      tellTogether: { members in
+        var untyped = consume members
+        let typed = untyped.compactMap { $0 as? Member }
+        untyped = []
+        Member.lifetimesDidEnd(of: consume typed)
+      })
+  }
+
+  private init<Member: LifetimeMember>(
+    of _: Member.Type, toldWithOthers: (@Sendable (AnyObject) -> any MemberToldWithOthers)?,
+    tellAtOnce: (@Sendable (UnsafeMutableRawPointer) -> Bool)?, tellTogether: (@Sendable (consuming [any LifetimeMember]) -> Void)?
+  ) {
+    self.tellAtOnce = tellAtOnce
+    memberToldWithOthers = toldWithOthers
     setIndex = { index, member in Borrowed<Member>(address: member).with { $0.memberIndex = index } }
     isAtRest = { member in Borrowed<Member>(address: member).with { $0.isAtRest } }
     member = { unsafeDowncast($0, to: Member.self) }
@@ -69,6 +89,9 @@ final class MemberKind: Sendable {
   func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) { setIndex(index, member) }
   func isAtRest(_ member: UnsafeMutableRawPointer) -> Bool { isAtRest(member) }
   func member(_ object: AnyObject) -> any LifetimeMember { member(object) }
+  var isToldWithOthers: Bool { memberToldWithOthers != nil }
+  func tellAtOnce(_ member: UnsafeMutableRawPointer) -> Bool { tellAtOnce?(member) ?? false }
+  func memberToldWithOthers(_ object: AnyObject) -> (any MemberToldWithOthers)? { memberToldWithOthers?(object) }
 }
 
 /// The members of one lifetime, unretained, in an array of 16 bytes a member. Joining and leaving are O(1), and the array is left to the
@@ -89,6 +112,28 @@ struct MemberList {
     func retained() -> (any LifetimeMember)? {
       guard let object = reference?.retained() else { return nil }
       return kind.with { $0.member(object) }
+    }
+
+    func retainedToldWithOthers() -> (any MemberToldWithOthers)? {
+      guard kind.with({ $0.isToldWithOthers }), let object = reference?.retained() else { return nil }
+      return kind.with { $0.memberToldWithOthers(object) }
+    }
+
+    func retainToldWithOthers() -> ToldAtOnce? {
+      guard kind.with({ $0.isToldWithOthers }), let object = reference?.retained() else { return nil }
+      return ToldAtOnce(member: Retained(object), kind: kind)
+    }
+  }
+
+  /// A member that may be told at once. Counted by hand, so that nobody counts it twice.
+  struct ToldAtOnce {
+    fileprivate let member: Retained<AnyObject>
+    fileprivate let kind: Borrowed<MemberKind>
+
+    /// Once.
+    func tell() -> Bool {
+      defer { member.release() }
+      return kind.with { $0.tellAtOnce(member.address) }
     }
   }
 
@@ -155,11 +200,14 @@ struct MemberList {
 
   /// Takes the member out, if there is one that hears of its end with others, and no other place.
   mutating func takeOnlyOneToldWithOthers() -> (any MemberToldWithOthers)? {
-    guard entries.count == 1, entries[0].kind.with({ $0.tellTogether != nil }), let member = entries[0].retained() else { return nil }
+    guard entries.count == 1, let member = entries[0].retainedToldWithOthers() else { return nil }
     member.memberIndex = Self.notListed
     entries = []
-    return member as? any MemberToldWithOthers
+    return member
   }
+
+  /// The one member, if it hears of its end with others. It stays.
+  var onlyOneToldAtOnce: ToldAtOnce? { entries.count == 1 ? entries[0].retainToldWithOthers() : nil }
 
   mutating func removeAll() {
     entries = []

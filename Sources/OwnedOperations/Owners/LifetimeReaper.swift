@@ -10,6 +10,8 @@ import Synchronization
 /// - Owner queues of one queue are told together: see ``MemberToldWithOthers``.
 enum LifetimeReaper {
   private static let relay = Relay { GatheredTogether<OwnerLifetime>(most: together) { sweep($0, $1) } }
+  /// Members of owners that have many, one by one. Apart, so that owners with little work don't wait behind a million operations.
+  private static let memberRelay = Relay()
   /// Members that are taken from a lifetime under one hold of its lock.
   #if OWNED_OPERATIONS_MODEL
     private static let batch = 1
@@ -43,6 +45,17 @@ enum LifetimeReaper {
       return
     }
     relay.gather(with: lifetime) { (ended: GatheredTogether<OwnerLifetime>, lifetime) in ended.append(lifetime) }
+  }
+
+  /// Tells the only member on this thread, if that can be done in no time: what it has of the owner is in the cache of whoever ends the
+  /// owner, if that was made lately. To have it fetched by another processor costs both more than all the rest.
+  /// - Returns: whether it has been told. If not, the lifetime is to be reaped.
+  static func tellsAtOnce(_ lifetime: OwnerLifetime) -> Bool {
+    #if OWNED_OPERATIONS_MODEL
+      // Only where a scenario is about that: the others are about what the reaper does.
+      if ModelRun.leavesEndsToTheReaper { return false }
+    #endif
+    return held.isEmpty && lifetime.tellOnlyMemberAtOnce()
   }
 
   private static var hasResting: Bool { !Haste.isForced && !resting.isEmpty }
@@ -128,7 +141,7 @@ enum LifetimeReaper {
       var members: [any LifetimeMember] = []
       place = lifetime.takeMembers(from: start, limit: batch, into: &members)
       let taken = TakenElements(consume members)
-      relay.add(RelaySteps(count: taken.count) { index in tell(taken.take(index), isOnlyMemory) })
+      memberRelay.add(RelaySteps(count: taken.count) { index in tell(taken.take(index), isOnlyMemory) })
     }
   }
 
@@ -141,12 +154,12 @@ enum LifetimeReaper {
   }
 
   /// Those at rest are asked first: they come to the relay.
-  static var isIdle: Bool { !hasResting && relay.isAtRest }
+  static var isIdle: Bool { !hasResting && relay.isAtRest && memberRelay.isAtRest }
 
   /// Calls the body when those handed over before have been swept, and told as far as they were.
   static func pass(_ body: @escaping @Sendable () -> Void) {
     handOverResting()
-    relay.add(RelaySteps(count: 1) { _ in body() })
+    relay.add(RelaySteps(count: 1) { _ in memberRelay.add(RelaySteps(count: 1) { _ in body() }) })
   }
 
   // MARK: For tests
@@ -177,14 +190,22 @@ enum LifetimeReaper {
     reap(lifetime)
   }
 
+  private static var handedOverCounts: [Int] {
+    [relay.handedOverCount, memberRelay.handedOverCount, DeferredCalls.handedOverCount, DeferredReleases.handedOverCount]
+  }
+
   /// Returns when everything handed over before the call has been cleaned up, and all that came of it has been released and called.
   /// Not from inside any of that.
   static func waitUntilIdle() {
+    // What is released may end owners. So all have to be idle, and nothing have been handed over while they were looked at.
+    var handedOver: [Int]
     repeat {
       handOverResting()
       relay.waitUntilIdle()
+      memberRelay.waitUntilIdle()
       DeferredCalls.waitUntilIdle()
       DeferredReleases.waitUntilIdle()
-    } while !(isIdle && DeferredCalls.isIdle && DeferredReleases.isIdle)
+      handedOver = handedOverCounts
+    } while !(isIdle && DeferredCalls.isIdle && DeferredReleases.isIdle && handedOver == handedOverCounts)
   }
 }

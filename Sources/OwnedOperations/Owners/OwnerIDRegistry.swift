@@ -17,6 +17,14 @@ final class OwnerIDRegistry: Sendable {
     var nextID: UInt64 = 1
     var pages: [UInt64: OwnerIDPage]
     var newestPage: OwnerIDPage
+    var pageBefore: OwnerIDPage?
+
+    mutating func beginPage(_ number: UInt64) {
+      let page = OwnerIDPage(number: number)
+      pages[number] = page
+      pageBefore?.isRecent = false
+      (pageBefore, newestPage) = (newestPage, page)
+    }
   }
 
   init() {
@@ -31,8 +39,7 @@ final class OwnerIDRegistry: Sendable {
       let id = book.nextID
       book.nextID += 1
       if id % OwnerIDPage.size == 0 {
-        book.newestPage = OwnerIDPage(number: id / OwnerIDPage.size)
-        book.pages[book.newestPage.number] = book.newestPage
+        book.beginPage(id / OwnerIDPage.size)
       }
       return (OwnerID(rawValue: id), Borrowed(book.newestPage))
     }
@@ -64,10 +71,17 @@ final class OwnerIDPage: Sendable {
   let number: UInt64
   /// Words that still have a bit clear.
   private let remaining = Atomic<Int>(wordCount)
+  private let recent = Atomic(true)
   private let words = RawStorage<Atomic<UInt64>>(zeroes: wordCount)
 
   init(number: UInt64) {
     self.number = number
+  }
+
+  /// Whether it is the newest page, or the one before: whose identifier it is was made lately. A hint.
+  var isRecent: Bool {
+    get { recent.load(ordering: .relaxed) }
+    set { recent.store(newValue, ordering: .relaxed) }
   }
 
   /// True when this was the last living identifier of the page.

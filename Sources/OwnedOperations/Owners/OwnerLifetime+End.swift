@@ -140,8 +140,9 @@ extension OwnerLifetime {
     if Mutation.hooksRunUnderTheLock.isOn, let hooks { for hook in hooks.close() { hook.run(id) } }
     lock.unlock()
     if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
+    let isRecent = page.with { $0.isRecent }  // the page may go now
     OwnerIDRegistry.shared.markEnded(id, on: page)
-    if hasMembers { LifetimeReaper.reap(self, hasHaste: !areAtRest) }
+    if hasMembers, !(isRecent && LifetimeReaper.tellsAtOnce(self)) { LifetimeReaper.reap(self, hasHaste: !areAtRest) }
     return closed
   }
 

@@ -32,6 +32,12 @@ extension OwnerLifetime {
   /// The same, for the one member that most have: see ``MemberToldWithOthers``.
   func takeOnlyMemberToldWithOthers() -> (any MemberToldWithOthers)? { lock.withLock { guarded.members.takeOnlyOneToldWithOthers() } }
 
+  /// Tells the only member, if that can be done on the thread that ends the owner.
+  func tellOnlyMemberAtOnce() -> Bool {
+    guard isOnlyMemory, let member = lock.withLock({ guarded.members.onlyOneToldAtOnce }) else { return false }
+    return member.tell()
+  }
+
   // MARK: The owner itself
 
   /// For a lifetime that was just made: its object's end will be noticed by asking.

@@ -78,6 +78,7 @@ public final class OwnerScopedQueue: Sendable {
   deinit {
     // The thread may be a worker's, and what goes with the queue is somebody's.
     if !Mutation.looksWhileTheQueueGoes.isOn { WorkerThreads.stopLooking() }
+    core.close()
     bequeath()
     // No worker is active: each holds the queue. No operation is left: each holds the queue until it has finished.
     _ = core.note { $0.takeRestingOfIdle() }

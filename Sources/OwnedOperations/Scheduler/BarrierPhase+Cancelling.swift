@@ -7,7 +7,7 @@ extension BarrierPhase {
     var lines: [Flow] = []
     for level in 0..<PriorityLevel.count {
       ownerQueue.forEachFlow(at: level) { flow in
-        if flow.work.count > 0 { taken.append(takeAll(in: flow)) }
+        if flow.work.count > 0 { taken.append(takeAll(in: flow, level: level)) }
         if flow.line != nil { lines.append(flow) }
       }
     }
@@ -20,7 +20,7 @@ extension BarrierPhase {
   /// - Returns: how many are to be counted; nil, and nothing moved, if there are more.
   func takeFew(of ownerQueue: OwnerQueue, to list: inout WorkList, pool: inout ChunkPool) -> Int? {
     guard !ownerQueue.hasLines,
-      (0..<PriorityLevel.count).allSatisfy({ ownerQueue.flow(at: $0)?.work.hasFew ?? true })
+      (0..<PriorityLevel.count).allSatisfy({ ownerQueue.flow(at: $0)?.work.isEmptyOrHasFew ?? true })
     else { return nil }
     var jobs = 0
     for level in 0..<PriorityLevel.count {
@@ -28,12 +28,37 @@ extension BarrierPhase {
       flow.work.visit { if !$0.account.countsItself { jobs += 1 } }
       noteTaken(flow)
       flow.work.moveFew(to: &list, pool: &pool)
+      dropVoidTurns(level)
     }
     return jobs
   }
 
-  private func takeAll(in flow: Flow) -> TakenWork {
+  /// A job, or none.
+  struct OnlyJob {
+    var item: WorkItem?
+  }
+
+  /// Takes the job out that is all that the owner has ready, if anything.
+  /// - Returns: nil, and nothing is taken out, if there is more, or anything else than a job.
+  func takeOnlyJob(of ownerQueue: OwnerQueue) -> OnlyJob? {
+    guard !ownerQueue.hasLines else { return nil }
+    var only: (flow: Borrowed<Flow>, level: Int)?
+    for level in 0..<PriorityLevel.count {
+      guard let flow = ownerQueue.unretainedFlow(ifThereAt: level), flow.with({ $0.work.count > 0 }) else { continue }
+      guard only == nil, flow.with({ $0.work.isOneJob }) else { return nil }
+      only = (flow, level)
+    }
+    guard let (flow, level) = only else { return OnlyJob() }
+    defer { dropVoidTurns(level) }
+    return flow.with { flow in
+      noteTaken(flow)
+      return OnlyJob(item: flow.work.takeOnlyOne())
+    }
+  }
+
+  private func takeAll(in flow: Flow, level: Int) -> TakenWork {
     noteTaken(flow)
+    defer { dropVoidTurns(level) }
     return TakenWork(flow.work.takeAll())
   }
 
@@ -54,6 +79,6 @@ extension BarrierPhase {
   func takeAll(of line: LineKey, _ ownerQueue: OwnerQueue) -> TakenWork? {
     guard let flow = ownerQueue.flow(of: line), flow.work.count > 0 else { return nil }
     defer { ownerQueue.removeIfIdle(flow) }
-    return takeAll(in: flow)
+    return takeAll(in: flow, level: LineKey.level)
   }
 }

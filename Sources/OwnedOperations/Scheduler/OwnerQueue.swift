@@ -140,6 +140,8 @@ final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // 
 
   func flow(at level: Int) -> Flow? { unretainedFlows(level)?.object }
 
+  func unretainedFlow(ifThereAt level: Int) -> Borrowed<Flow>? { unretainedFlows(level) }
+
   func makeFlow(at level: Int) -> Flow { unretainedFlow(at: level).object }
 
   /// The flow, made if there is none, for those who must not count references.
@@ -205,6 +207,10 @@ final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // 
 
   func lifetimeDidEnd() { listener?.ownersDidEnd([self]) }
 
+  static func lifetimeDidEndAtOnce(of ownerQueue: Borrowed<OwnerQueue>) -> Bool {
+    ownerQueue.with { $0.listener }?.ownerDidEndAtOnce(ownerQueue) ?? false
+  }
+
   /// Those of one queue are told in one hold of its lock.
   var companions: ObjectIdentifier { ObjectIdentifier(listener ?? self) }
 
@@ -215,6 +221,9 @@ final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // 
 protocol OwnerEndListener: AnyObject, Sendable {
   /// - Parameter ownerQueues: a few.
   func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue])
+
+  /// See `MemberToldWithOthers.lifetimeDidEndAtOnce`.
+  func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>) -> Bool
 }
 
 /// A box, because most owner queues have none.

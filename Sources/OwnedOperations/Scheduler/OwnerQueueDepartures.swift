@@ -27,6 +27,20 @@ final class OwnerQueueDepartures {
     }
   }
 
+  var hasRoom: Bool { spares.count < Self.mostSpares }
+
+  /// If the owner queue has just departed, has it leave the lifetime, on the thread that ends that. Nobody but the caller holds it, and
+  /// there is room.
+  ///
+  /// The lifetime's lock comes after the queue's. The lifetime itself doesn't go: its end is under way.
+  func completeIfLast(_ ownerQueue: OwnerQueue, isKept: Bool) {
+    guard ownerQueues.last === ownerQueue, let departed = ownerQueues.popLast() else { return }
+    departed.lifetime?.leave(departed)
+    departed.becomeSpare()
+    departed.dropFlowsInUse()
+    if isKept { spares.append(departed) }
+  }
+
   func takeSpares() -> [OwnerQueue] {
     var taken: [OwnerQueue] = []
     swap(&taken, &spares)

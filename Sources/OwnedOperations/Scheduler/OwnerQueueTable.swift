@@ -112,6 +112,9 @@ struct OwnerQueueTable: ~Copyable {
     }
   }
 
+  /// How many references a table has to an owner queue that is in it.
+  static func references(to ownerQueue: Borrowed<OwnerQueue>) -> Int { ownerQueue.with { $0.isInMap } ? 2 : 1 }
+
   /// It is in the table.
   /// - Returns: the reference that the table had.
   mutating func remove(_ ownerQueue: OwnerQueue) -> OwnerQueue {

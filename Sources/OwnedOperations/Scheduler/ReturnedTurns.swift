@@ -12,6 +12,7 @@ struct ReturnedTurns {
   private var heap: [TicketRun] = []
 
   var isEmpty: Bool { heap.isEmpty }
+  var count: Int { heap.count }
 
   /// There must be one.
   var first: TicketRun {

@@ -38,6 +38,9 @@ struct RunQueue: ~Copyable {
 
   var isEmpty: Bool { count == 0 && returned.isEmpty }
 
+  /// With those that have come back.
+  var entryCount: Int { count + returned.count }
+
   /// Whether all entries are known to be the flow's.
   func holdsNone(but flow: Borrowed<Flow>) -> Bool {
     guard count > 0, let storage else { return returned.isEmpty }
@@ -129,6 +132,21 @@ struct RunQueue: ~Copyable {
     (storage + head).deinitialize(count: 1)
     head = index(1)
     count -= 1
+    if count == 0, capacity > Self.mostKept { deallocate() }
+  }
+
+  /// The youngest entry, unless that has come back.
+  var last: Entry? {
+    guard count > 0, let storage else { return nil }
+    return storage[index(count - 1)]
+  }
+
+  /// There must be a `last`.
+  mutating func removeLast() {
+    guard count > 0, let storage else { return }
+    (storage + index(count - 1)).deinitialize(count: 1)
+    count -= 1
+    lastFlow = nil
     if count == 0, capacity > Self.mostKept { deallocate() }
   }
 

@@ -131,6 +131,37 @@ extension Scheduler {
     return Ended(little: TakenWork(little), much: much, strangers: ownerQueues)
   }
 
+  /// What an owner's end has come to that was told at once.
+  struct EndedAtOnce {
+    /// The job that was pending. It has been counted. To be released in the background: nobody may have another reference to it.
+    var job: WorkItem?
+    let hasRunOut: Bool
+  }
+
+  /// `ownersDidEnd` for one that has at most a job pending, and nothing with a worker: in constant time, and mostly in the cache of whoever
+  /// has added that. Nothing follows from it, and nothing but memory goes.
+  /// - Parameters:
+  ///   - ownerQueue: held by the caller, once.
+  ///   - expectsTidyUp: whether somebody is to tidy up, even if this is the end of all work.
+  /// - Returns: nil, and nothing is changed, for others.
+  mutating func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>, expectsTidyUp: () -> Bool) -> EndedAtOnce? {
+    guard phases.count == 1 || Mutation.endAtOnceLeavesTheBarrier.isOn, waits.isEmpty || Mutation.endAtOnceWakesNobody.isOn,
+      ownerLimit == .max, returning.isEmpty, progress == nil, !isDriven
+    else { return nil }
+    // Nobody else's than the caller's and the phase's.
+    guard departures.hasRoom, ownerQueue.referenceCount == 1 + OwnerQueueTable.references(to: ownerQueue) else { return nil }
+    return ownerQueue.with { ownerQueue in
+      guard !ownerQueue.isRemoved, ownerQueue.executing == 0, let job = ownerQueue.phase.takeOnlyJob(of: ownerQueue)
+      else { return nil }
+      noteEnd(of: ownerQueue)
+      ownerQueue.cancelledUpTo = lastSerial
+      countCancelled(job.item == nil ? 0 : 1, of: ownerQueue, forEndedOwner: true)
+      let hasRunOut = hasRunOut
+      departures.completeIfLast(ownerQueue, isKept: !hasRunOut || expectsTidyUp())
+      return EndedAtOnce(job: job.item, hasRunOut: hasRunOut && job.item != nil)
+    }
+  }
+
   private mutating func noteEnd(of ownerQueue: OwnerQueue) {
     ownerQueue.hasEnded = true
     if !suspendedOwners.isEmpty, let lifetime = ownerQueue.lifetime { suspendedOwners.remove(lifetime.id) }

@@ -121,6 +121,9 @@ struct WorkList: ~Copyable {
   /// No more than there is room for in a list at first.
   var hasFew: Bool { first == last && capacity <= Int(Chunk.smallest) }
 
+  /// An empty list may keep a large chunk.
+  var isEmptyOrHasFew: Bool { count == 0 || hasFew }
+
   /// Moves all items to the end of another list. `hasFew`.
   mutating func moveFew(to list: inout WorkList, pool: inout ChunkPool) {
     guard let chunk = first else { return }
@@ -128,6 +131,21 @@ struct WorkList: ~Copyable {
     for index in 0..<count { list.makePlace(pool: &pool).moveInitialize(from: items + index, count: 1) }
     (chunk.pointee.start, chunk.pointee.end) = (0, 0)
     count = 0
+  }
+
+  /// Whether there is one item, which is a job, in a list that has had few.
+  var isOneJob: Bool {
+    guard count == 1, hasFew, let chunk = first else { return false }
+    return Chunk.items(of: chunk)[Int(chunk.pointee.start)].account == .item
+  }
+
+  /// `isOneJob`.
+  mutating func takeOnlyOne() -> WorkItem? {
+    guard let chunk = first else { return nil }
+    let item = (Chunk.items(of: chunk) + Int(chunk.pointee.start)).move()
+    (chunk.pointee.start, chunk.pointee.end) = (0, 0)
+    count = 0
+    return item
   }
 
   /// Empty, and with no more room than a list has at first.

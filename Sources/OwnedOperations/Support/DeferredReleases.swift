@@ -46,6 +46,8 @@ enum DeferredReleases {
   /// What is released without haste is asked for first: it comes to the relay.
   static var isIdle: Bool { !hasGathered && relay.isAtRest }
 
+  static var handedOverCount: Int { relay.handedOverCount }
+
   /// Calls the body when what was handed over before has been released, or is just being released.
   static func pass(_ body: @escaping @Sendable () -> Void) {
     handOverGathered()
@@ -93,6 +95,7 @@ package enum DeferredCalls {
 
   /// For tests.
   static var isIdle: Bool { relay.isAtRest }
+  static var handedOverCount: Int { relay.handedOverCount }
 }
 
 /// The elements of an array, to be taken one by one, each by whoever claims its index.

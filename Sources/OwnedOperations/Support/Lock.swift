@@ -47,6 +47,13 @@
       }
     }
 
+    /// Takes the lock, if nobody has it.
+    @inline(__always)  // as above
+    func tryLock() -> Bool {
+      let bucket = word.load(ordering: .relaxed) & ~Self.stateMask
+      return word.compareExchange(expected: bucket | Self.free, desired: bucket | Self.held, ordering: .acquiring).exchanged
+    }
+
     @inline(__always)  // two atomic operations, around a few instructions
     func unlock() {
       let bucket = word.load(ordering: .relaxed) & ~Self.stateMask
@@ -64,6 +71,9 @@
 
     /// Whether somebody has given up looking, and parks. Good for whoever has the lock.
     var isAwaited: Bool { word.load(ordering: .relaxed) & Self.stateMask == Self.contended }
+
+    /// What somebody has to keep, beside its memory, who may take the lock when what it is in has gone: nothing but in the model.
+    var remains: (AnyObject & Sendable)? { nil }
 
     @inline(never)
     private func lockContended(_ bucket: UInt32) {

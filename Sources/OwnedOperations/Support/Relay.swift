@@ -120,6 +120,8 @@ final class Relay: Sendable {
   @exclusivity(unchecked) nonisolated(unsafe) private var pool: [GatheringBatch] = []
   private let makeGathering: @Sendable () -> GatheringBatch
   @exclusivity(unchecked) nonisolated(unsafe) private var unfinished = 0
+  /// Batches that have been opened or added, for tests.
+  @exclusivity(unchecked) nonisolated(unsafe) private var handedOver = 0
   @exclusivity(unchecked) nonisolated(unsafe) private var runner: Runner?
   /// Runners that were replaced and have not returned.
   @exclusivity(unchecked) nonisolated(unsafe) private var blocked = 0
@@ -162,6 +164,7 @@ final class Relay: Sendable {
   func add(_ batch: RelayBatch) {
     guard batch.count > 0 else { return }
     let new = lock.withLock {
+      handedOver += 1
       closeOpen()  // what was handed over before comes before
       append(batch)
       return appointIfNobodyIs()
@@ -187,6 +190,7 @@ final class Relay: Sendable {
       closeOpen()
       batch = pool.popLast() ?? makeGathering()
       open = batch
+      handedOver += 1
       hasWaiting.store(true, ordering: .relaxed)
     }
     append(unsafeDowncast(batch, to: Batch.self), value)
@@ -390,6 +394,9 @@ final class Relay: Sendable {
   }
 
   var isAtRest: Bool { lock.withLock { isIdle } }
+
+  /// Grows whenever a relay that is at rest gets something to do.
+  var handedOverCount: Int { lock.withLock { handedOver } }
 
   /// How many threads have not returned from their steps, and have been replaced.
   var blockedThreadCount: Int { lock.withLock { blocked } }

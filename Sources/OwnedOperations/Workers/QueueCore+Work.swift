@@ -93,12 +93,20 @@ extension QueueCore {
     let (ended, hasRunOut) = mutate(with: ownerQueues) { scheduler, _, ownerQueues in
       let ended = scheduler.ownersDidEnd(ownerQueues)
       if Mutation.capturesGoUnderTheLock.isOn { ended.little.release() }
+      if ended.little.count > 0 { scheduler.deferredReleases.append(ended.little) }
       return (ended, scheduler.hasRunOut)
     }
-    ended.little.cancelPieces()
-    ended.little.release()
     for (ownerQueue, work) in ended.much { finishCancelling(work, of: ownerQueue, forEndedOwner: true) }
     if hasRunOut { noteIdle() }
+  }
+
+  /// `ownersDidEnd` for one, by whoever ends the owner. Doesn't hold the queue, which may have gone: then nothing of it is left but memory.
+  /// - Returns: false if the reaper is to do it.
+  func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>, _ reference: QueueReference) -> Bool {
+    guard var ended = changeQuietly({ $0.ownerDidEndAtOnce(ownerQueue) { reference.expectsTidyUp } }) else { return false }
+    if ended.hasRunOut { IdleQueues.note(reference) }
+    if let job = ended.job.take() { DeferredReleases.add(consume job) }
+    return true
   }
 
   /// Counts what `takePending` took out, tells those who wait, and releases it.
@@ -107,11 +115,8 @@ extension QueueCore {
     let hasRunOut = mutate { scheduler, _ in
       scheduler.countCancelled(jobs, of: ownerQueue, forEndedOwner: forEndedOwner)
       if Mutation.capturesGoUnderTheLock.isOn { for work in taken { work.release() } }
+      scheduler.deferredReleases += taken
       return scheduler.hasRunOut
-    }
-    for work in taken {
-      work.cancelPieces()
-      work.release()
     }
     if hasRunOut { noteIdle() }
   }

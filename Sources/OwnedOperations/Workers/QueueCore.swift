@@ -17,6 +17,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   private let lock = Lock()
   /// Guarded by `lock`, which is what makes its accesses exclusive.
   @exclusivity(unchecked) private var scheduler: Scheduler
+  /// Guarded by `lock`. The queue is about to leave what it has, or has done so.
+  private var isGone = false
   private let hintMemory = QueueHint.makeMemory()
   let hint: QueueHint
   /// Made when there is the first one. See `giveBack`.
@@ -75,6 +77,22 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     performAll(due, followUp)
     return result
   }
+
+  /// Changes that nothing follows from, by those who don't hold the queue: if nobody has the lock, and the queue is there.
+  /// - Parameter body: returns nil if it has changed nothing.
+  /// - Returns: nil if nothing has been done.
+  func changeQuietly<Result>(_ body: (inout Scheduler) -> Result?) -> Result? {
+    guard lock.tryLock() else { return nil }
+    defer { lock.unlock() }
+    guard !isGone || Mutation.endAtOnceMissesTheHeir.isOn, !hint.hasNestedWork, let result = body(&scheduler) else { return nil }
+    updateHint()
+    return result
+  }
+
+  fileprivate var lockRemains: (AnyObject & Sendable)? { lock.remains }
+
+  /// The queue goes: see `changeQuietly`.
+  func close() { lock.withLock { isGone = true } }
 
   /// Looks.
   func read<Result: ~Copyable>(_ body: (borrowing Scheduler) -> Result) -> Result {
@@ -180,15 +198,16 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     WorkerThreads.stopLooking()  // what is released is somebody's, and those who are woken may come back
     perform(due.worker)
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
+    // Before anybody is woken: where a task is to go on is for an executor of the user's, which may block.
+    for work in due.deferredReleases {
+      work.cancelPieces()
+      work.release()
+    }
     for entry in due.waiters { entry.waiter.resume() }
     for waiter in due.admitted { waiter.resume() }
     var departed: [OwnerQueue] = []
     swap(&departed, &due.departed)  // none of the references stays here: it could be the last
     keepSpares(OwnerQueueDepartures.complete(consume departed, unlessMoreThan: 256))
-    for work in due.deferredReleases {
-      work.cancelPieces()
-      work.release()
-    }
     due.progress?.tellInBackground()
     if due.isSweepDue { sweepOwnerQueues() }
   }
@@ -255,6 +274,9 @@ typealias QueueHost = OperationScheduler & TaskExecutor
 final class QueueReference: Sendable {
   private let memory: MemoryReference  // constant; asked while the memory that it holds is there
   let core: Borrowed<QueueCore>  // the queue keeps it
+  /// Who ends an owner looks into the core without holding the queue.
+  private let coreMemory: MemoryReference
+  private let lockRemains: (AnyObject & Sendable)?
   /// Somebody has taken it upon himself to see to what the idle queue doesn't need.
   private let isToBeTidied = Atomic(false)
   /// The same, for what it doesn't need if it rests for long.
@@ -271,6 +293,8 @@ final class QueueReference: Sendable {
   init(_ host: any QueueHost, _ core: QueueCore) {
     memory = MemoryReference(host)
     self.core = Borrowed(core)
+    coreMemory = MemoryReference(core)
+    lockRemains = core.lockRemains
   }
 
   /// The queue, or its heir.
@@ -312,7 +336,7 @@ final class QueueReference: Sendable {
 
 extension QueueReference: IdleQueue {
   /// Somebody is to tidy up, and has not begun.
-  fileprivate var expectsTidyUp: Bool { isToBeTidied.load(ordering: .relaxed) }
+  var expectsTidyUp: Bool { isToBeTidied.load(ordering: .relaxed) }
 
   func claimTidyUp() -> Bool { !isToBeTidied.exchange(true, ordering: .acquiringAndReleasing) }
 
@@ -333,12 +357,18 @@ extension QueueReference: IdleQueue {
 }
 
 extension QueueReference: OwnerEndListener {
+  func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>) -> Bool {
+    #if canImport(ObjectiveC)
+      false  // the core's memory is not held there
+    #else
+      core.with { $0.ownerDidEndAtOnce(ownerQueue, self) }
+    #endif
+  }
+
   func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue]) {
-    var ended = consume ownerQueues
-    whileThere { core in
-      var taken: [OwnerQueue] = []
-      swap(&taken, &ended)
-      core.ownersDidEnd(consume taken)
-    }
+    guard let (host, core) = found else { return }
+    core.object.ownersDidEnd(ownerQueues)
+    // It may be the last reference: hooks on the queue's deinit hold up none of the others that the reaper has in hand.
+    DeferredReleases.add(consume host)
   }
 }

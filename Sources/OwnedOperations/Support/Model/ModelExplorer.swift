@@ -19,6 +19,8 @@
     var exploresBackground = false
     /// Whether what the library does without haste waits for its timers: what is released then, members at rest, idle queues.
     var gathers = false
+    /// Whether an owner's end is told by the thread that ends it, where that can be, and not by the reaper.
+    var tellsAtOnce = false
 
     init(_ name: String) { self.name = name }
 
@@ -132,6 +134,7 @@
       let run = ModelRun(
         strategy, timePasses: timePasses, earlyTimeouts: earlyTimeouts, exploresBackground: exploresBackground, isTraced: isTraced)
       run.gathers = gathers
+      run.tellsAtOnce = tellsAtOnce
       run.run(scenario)
       return run
     }

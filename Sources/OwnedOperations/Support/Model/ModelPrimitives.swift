@@ -25,7 +25,7 @@
 
   /// In the place of `Synchronization.Atomic`. Every operation is a point; orderings are not explored.
   struct Atomic<Value: AtomicRepresentable & BitwiseCopyable>: ~Copyable, @unchecked Sendable {  // see `valueLock`
-    private final class Box {
+    private final class Box: @unchecked Sendable {  // see `valueLock`
       let object = ModelObject("atomic")
       var value: Value
       init(_ value: Value) { self.value = value }
@@ -157,7 +157,7 @@
 
   /// In the place of the lock of a release build.
   struct Lock: ~Copyable, @unchecked Sendable {  // see `valueLock`
-    private final class Box {
+    private final class Box: @unchecked Sendable {  // see `valueLock`
       let object = ModelObject("lock")
       var isHeld = false
     }
@@ -184,6 +184,16 @@
       while !take() { run.block(thread, on: box.object, "lock") { !box.isHeld } }
       ModelRun.note(box.object)
     }
+
+    func tryLock(file: StaticString = #fileID, line: UInt = #line) -> Bool {
+      guard let run = ModelRun.current, let thread = ModelRun.thread else { return take() }
+      ModelRun.point("tryLock", box.object, .attempt, file, line)
+      let isTaken = take()
+      run.note(thread, box.object, isRead: !isTaken)
+      return isTaken
+    }
+
+    var remains: (AnyObject & Sendable)? { box }
 
     /// Nobody who waits is told apart here.
     var isAwaited: Bool { false }

@@ -61,6 +61,8 @@
     var listener: ((_ thread: Int, _ call: StaticString, _ object: ModelObject, _ use: Use) -> Void)?
     /// Whether what the library does without haste waits for its timers, as in any other build.
     var gathers = false
+    /// Whether an end is told at once, where it can be, and not left to the reaper.
+    var tellsAtOnce = false
     private let isOver = Dispatch.DispatchSemaphore(value: 0)
     /// Whether points are decisions. Not while a scenario is set up, nor when its threads are over.
     private var branches = false
@@ -100,6 +102,8 @@
 
     /// Of the calling thread: it belongs to a run in which nothing waits that is done without haste.
     static var hasHaste: Bool { thread != nil && current?.gathers == false }
+
+    static var leavesEndsToTheReaper: Bool { current?.tellsAtOnce != true }
 
     // MARK: For scenarios
 

@@ -192,6 +192,14 @@ enum Mutation: String, CaseIterable {
   /// Who comes for a queue that has gone doesn't wait for its heir.
   case heirIsNotWaitedFor  // anOwnerEndsWhileItsWorkGoesToTheHeir
 
+  // Owners whose ends are told at once: EndAtOnceModelTests
+  /// Who ends an owner deals with its job in a queue that has left it to its heir.
+  case endAtOnceMissesTheHeir  // theQueueLeavesTheJobToItsHeir
+  /// Who ends an owner takes its job out though somebody waits for that.
+  case endAtOnceWakesNobody  // somebodyWaitsForIt
+  /// Who ends an owner takes its job out though a barrier waits for that.
+  case endAtOnceLeavesTheBarrier  // aBarrierWaitsForIt
+
   // Jobs that a worker's own jobs add: NestedWorkModelTests
   /// A worker adds to a list that has been closed, and begins what is in it.
   case closedListGoesOn  // whoWaitsForTheQueueWaitsForWhatItsJobsAdd
