@@ -323,7 +323,7 @@ import Testing
     var companions: ObjectIdentifier { ObjectIdentifier(audience) }
     func lifetimeDidEnd() { Self.lifetimesDidEnd(of: [self]) }
 
-    static func lifetimeDidEndAtOnce(of member: Borrowed<ToldWithOthers>) -> Bool { false }
+    static func lifetimeDidEndAtOnce(of member: Retained<ToldWithOthers>) -> Bool { false }
 
     static func lifetimesDidEnd(of members: consuming [ToldWithOthers]) {
       members.first?.audience.body()

@@ -133,6 +133,28 @@ import Testing
     #expect(queue.statistics.skippedForEndedOwners == 2_000 * jobs)
   }
 
+  /// One owner's turn, with many jobs, is in front of the void ones, and the next owner's behind them.
+  @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin])
+  func ownersThatComeAndGoBehindOneThatStaysLeaveNothing(fairness: OwnerFairness) {
+    let queue = OwnerScopedQueue()
+    queue.ownerFairness = fairness
+    queue.isSuspended = true
+    let (stays, ran) = (OwnerLifetime(), Counter())
+    for _ in 0..<20_000 { queue.async(lifetime: stays) { ran.add() } }
+    var former = OwnerLifetime.Token()
+    for _ in 0..<10_000 {
+      let next = OwnerLifetime.Token()
+      queue.async(lifetime: next.lifetime) { ran.add() }
+      former.lifetime.end()
+      former = next
+    }
+    LifetimeReaper.waitUntilIdle()
+    #expect(queue.snapshot.turns < 200)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(ran.value == 20_001)
+  }
+
   /// Others' turns are void in between, in front, and behind.
   @Test(arguments: [1, 2, 7]) func orderAmongOwnersThatStayIsThatOfAdding(jobs: Int) {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)

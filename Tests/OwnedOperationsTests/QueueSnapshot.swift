@@ -146,6 +146,12 @@ extension OwnerScopedQueue {
     }
   }
 
+  /// What the reaper does when these have ended. It is to be held meanwhile.
+  func tellOfEnds(of lifetimes: [OwnerLifetime]) {
+    let ownerQueues = core.note { scheduler in lifetimes.compactMap { scheduler.phases[0].existingOwnerQueue(for: $0) } }
+    core.ownersDidEnd(ownerQueues)
+  }
+
   /// The first half of what the reaper does when the owner has ended.
   func takePending(ofEnded lifetime: OwnerLifetime) -> EndedOwnersWork? {
     core.note { scheduler in

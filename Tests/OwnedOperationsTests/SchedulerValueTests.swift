@@ -630,6 +630,6 @@ private final class ScheduledQueue {
     }
 
     func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue]) {}
-    func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>) -> Bool { false }
+    func ownerDidEndAtOnce(_ ownerQueue: Retained<OwnerQueue>) -> Bool { false }
   }
 }

@@ -36,9 +36,9 @@ protocol MemberToldWithOthers: LifetimeMember {
 
   /// What `lifetimeDidEnd` does, on the thread that ends the owner: if that takes constant time, waits for nobody and leaves alone all that
   /// is the user's.
-  /// - Parameter member: the caller has a reference, and one only.
+  /// - Parameter member: the caller's only reference. It goes with this, if it is done.
   /// - Returns: whether it has been done. If not, nothing has.
-  static func lifetimeDidEndAtOnce(of member: Borrowed<Self>) -> Bool
+  static func lifetimeDidEndAtOnce(of member: Retained<Self>) -> Bool
 
   /// What `lifetimeDidEnd` does, for a few that are told together. The references go in it, and may be the last, unless the caller has
   /// another.
@@ -56,7 +56,7 @@ final class MemberKind: Sendable {
   // If its members are told with others: see ``MemberToldWithOthers``.
 
   let tellTogether: (@Sendable (consuming [any LifetimeMember]) -> Void)?
-  private let tellAtOnce: (@Sendable (UnsafeMutableRawPointer) -> Bool)?
+  private let tellAtOnce: (@Sendable (Retained<AnyObject>) -> Bool)?
 
   convenience init<Member: LifetimeMember>(of kind: Member.Type) {
     self.init(of: kind, toldWithOthers: nil, tellAtOnce: nil, tellTogether: nil)
@@ -65,7 +65,7 @@ final class MemberKind: Sendable {
   convenience init<Member: MemberToldWithOthers>(of kind: Member.Type) {
     self.init(
       of: kind, toldWithOthers: { unsafeDowncast($0, to: Member.self) },
-      tellAtOnce: { member in Member.lifetimeDidEndAtOnce(of: Borrowed(address: member)) },
+      tellAtOnce: { member in Member.lifetimeDidEndAtOnce(of: Retained(address: member.address)) },
       tellTogether: { members in
         var untyped = consume members
         let typed = untyped.compactMap { $0 as? Member }
@@ -76,7 +76,7 @@ final class MemberKind: Sendable {
 
   private init<Member: LifetimeMember>(
     of _: Member.Type, toldWithOthers: (@Sendable (AnyObject) -> any MemberToldWithOthers)?,
-    tellAtOnce: (@Sendable (UnsafeMutableRawPointer) -> Bool)?, tellTogether: (@Sendable (consuming [any LifetimeMember]) -> Void)?
+    tellAtOnce: (@Sendable (Retained<AnyObject>) -> Bool)?, tellTogether: (@Sendable (consuming [any LifetimeMember]) -> Void)?
   ) {
     self.tellAtOnce = tellAtOnce
     memberToldWithOthers = toldWithOthers
@@ -90,7 +90,7 @@ final class MemberKind: Sendable {
   func isAtRest(_ member: UnsafeMutableRawPointer) -> Bool { isAtRest(member) }
   func member(_ object: AnyObject) -> any LifetimeMember { member(object) }
   var isToldWithOthers: Bool { memberToldWithOthers != nil }
-  func tellAtOnce(_ member: UnsafeMutableRawPointer) -> Bool { tellAtOnce?(member) ?? false }
+  func tellAtOnce(_ member: Retained<AnyObject>) -> Bool { tellAtOnce?(member) ?? false }
   func memberToldWithOthers(_ object: AnyObject) -> (any MemberToldWithOthers)? { memberToldWithOthers?(object) }
 }
 
@@ -132,8 +132,9 @@ struct MemberList {
 
     /// Once.
     func tell() -> Bool {
-      defer { member.release() }
-      return kind.with { $0.tellAtOnce(member.address) }
+      let isTold = kind.with { $0.tellAtOnce(member) }
+      if !isTold { member.release() }
+      return isTold
     }
   }
 
@@ -166,7 +167,7 @@ struct MemberList {
     member.memberIndex = Self.notListed
     guard index < entries.count else { return }
     if keepingPlaces {
-      entries[index].reference = nil
+      if entries.count > 1 { entries[index].reference = nil } else { entries = [] }
       return
     }
     let last = entries.removeLast()

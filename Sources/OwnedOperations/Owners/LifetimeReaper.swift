@@ -11,7 +11,11 @@ import Synchronization
 enum LifetimeReaper {
   private static let relay = Relay { GatheredTogether<OwnerLifetime>(most: together) { sweep($0, $1) } }
   /// Members of owners that have many, one by one. Apart, so that owners with little work don't wait behind a million operations.
-  private static let memberRelay = Relay()
+  #if OWNED_OPERATIONS_MODEL
+    private static var memberRelay: Relay { relay }  // the threads of another would be explored, too, and are as these
+  #else
+    private static let memberRelay = Relay()
+  #endif
   /// Members that are taken from a lifetime under one hold of its lock.
   #if OWNED_OPERATIONS_MODEL
     private static let batch = 1

@@ -26,7 +26,7 @@ extension BarrierPhase {
     for level in 0..<PriorityLevel.count {
       guard let flow = ownerQueue.flow(at: level), flow.work.count > 0 else { continue }
       flow.work.visit { if !$0.account.countsItself { jobs += 1 } }
-      noteTaken(flow)
+      noteTaken(flow, level)
       flow.work.moveFew(to: &list, pool: &pool)
       dropVoidTurns(level)
     }
@@ -38,39 +38,43 @@ extension BarrierPhase {
     var item: WorkItem?
   }
 
-  /// Takes the job out that is all that the owner has ready, if anything.
-  /// - Returns: nil, and nothing is taken out, if there is more, or anything else than a job.
+  /// Takes the job out that is all that the owner has ready, if anything. Constant time.
+  /// - Returns: nil, and nothing is taken out, if there is more, or anything else than a job, or if more than that is to be done.
   func takeOnlyJob(of ownerQueue: OwnerQueue) -> OnlyJob? {
     guard !ownerQueue.hasLines else { return nil }
     var only: (flow: Borrowed<Flow>, level: Int)?
     for level in 0..<PriorityLevel.count {
       guard let flow = ownerQueue.unretainedFlow(ifThereAt: level), flow.with({ $0.work.count > 0 }) else { continue }
-      guard only == nil, flow.with({ $0.work.isOneJob }) else { return nil }
+      guard only == nil, flow.with({ $0.work.isOneJob }), !areVoidTurnsDue(level) else { return nil }
       only = (flow, level)
     }
     guard let (flow, level) = only else { return OnlyJob() }
-    defer { dropVoidTurns(level) }
+    defer { dropFewVoidTurns(level) }
     return flow.with { flow in
-      noteTaken(flow)
+      noteTaken(flow, level)
       return OnlyJob(item: flow.work.takeOnlyOne())
     }
   }
 
   private func takeAll(in flow: Flow, level: Int) -> TakenWork {
-    noteTaken(flow)
+    noteTaken(flow, level)
     defer { dropVoidTurns(level) }
     return TakenWork(flow.work.takeAll())
   }
 
   /// All items of the flow are taken out: before that is done.
-  private func noteTaken(_ flow: Flow) {
+  private func noteTaken(_ flow: Flow, _ level: Int) {
     let items = flow.work.count
     switch fairness {
     case .firstComeFirstServed:
       flow.voidTickets += items - flow.held.count
+      runQueues[level].voidTickets += items - flow.held.count
       readyCount -= items - flow.held.count
     case .roundRobin:
-      if flow.isInRunQueue { readyCount -= items }
+      if flow.isInRunQueue {
+        readyCount -= items
+        runQueues[level].voidTickets += 1
+      }
     }
     flow.held.reset()
   }

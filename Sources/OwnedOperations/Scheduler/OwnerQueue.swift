@@ -207,7 +207,7 @@ final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // 
 
   func lifetimeDidEnd() { listener?.ownersDidEnd([self]) }
 
-  static func lifetimeDidEndAtOnce(of ownerQueue: Borrowed<OwnerQueue>) -> Bool {
+  static func lifetimeDidEndAtOnce(of ownerQueue: Retained<OwnerQueue>) -> Bool {
     ownerQueue.with { $0.listener }?.ownerDidEndAtOnce(ownerQueue) ?? false
   }
 
@@ -223,7 +223,7 @@ protocol OwnerEndListener: AnyObject, Sendable {
   func ownersDidEnd(_ ownerQueues: consuming [OwnerQueue])
 
   /// See `MemberToldWithOthers.lifetimeDidEndAtOnce`.
-  func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>) -> Bool
+  func ownerDidEndAtOnce(_ ownerQueue: Retained<OwnerQueue>) -> Bool
 }
 
 /// A box, because most owner queues have none.

@@ -29,13 +29,16 @@ final class OwnerQueueDepartures {
 
   var hasRoom: Bool { spares.count < Self.mostSpares }
 
-  /// If the owner queue has just departed, has it leave the lifetime, on the thread that ends that. Nobody but the caller holds it, and
-  /// there is room.
+  /// If the owner queue has just departed, has it leave the lifetime, on the thread that ends that. There is room.
   ///
   /// The lifetime's lock comes after the queue's. The lifetime itself doesn't go: its end is under way.
-  func completeIfLast(_ ownerQueue: OwnerQueue, isKept: Bool) {
-    guard ownerQueues.last === ownerQueue, let departed = ownerQueues.popLast() else { return }
+  /// - Parameter ownerQueue: the only reference that is left then. It goes, before another owner can come to have the owner queue.
+  func completeIfLast(_ ownerQueue: Retained<OwnerQueue>, isKept: Bool) {
+    guard let last = ownerQueues.last, ownerQueue.borrowed.refers(to: last), let departed = ownerQueues.popLast() else {
+      return ownerQueue.release()  // the phase has one
+    }
     departed.lifetime?.leave(departed)
+    ownerQueue.release()
     departed.becomeSpare()
     departed.dropFlowsInUse()
     if isKept { spares.append(departed) }

@@ -23,6 +23,8 @@ struct RunQueue: ~Copyable {
   private var lastFlow: UnsafeMutableRawPointer?
   private var returned = ReturnedTurns()
   private(set) var lastAge: UInt64 = 0
+  /// Void tickets, and those that were void and have come up since `BarrierPhase.dropVoidTurns` has looked at all.
+  var voidTickets = 0
 
   private static let smallest = 8
   /// An empty run queue keeps so much memory.

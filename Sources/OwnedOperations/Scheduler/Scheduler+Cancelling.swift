@@ -141,25 +141,28 @@ extension Scheduler {
   /// `ownersDidEnd` for one that has at most a job pending, and nothing with a worker: in constant time, and mostly in the cache of whoever
   /// has added that. Nothing follows from it, and nothing but memory goes.
   /// - Parameters:
-  ///   - ownerQueue: held by the caller, once.
+  ///   - ownerQueue: the caller's only reference, which goes.
   ///   - expectsTidyUp: whether somebody is to tidy up, even if this is the end of all work.
   /// - Returns: nil, and nothing is changed, for others.
-  mutating func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>, expectsTidyUp: () -> Bool) -> EndedAtOnce? {
+  mutating func ownerDidEndAtOnce(_ ownerQueue: Retained<OwnerQueue>, expectsTidyUp: () -> Bool) -> EndedAtOnce? {
     guard phases.count == 1 || Mutation.endAtOnceLeavesTheBarrier.isOn, waits.isEmpty || Mutation.endAtOnceWakesNobody.isOn,
       ownerLimit == .max, returning.isEmpty, progress == nil, !isDriven
     else { return nil }
     // Nobody else's than the caller's and the phase's.
-    guard departures.hasRoom, ownerQueue.referenceCount == 1 + OwnerQueueTable.references(to: ownerQueue) else { return nil }
-    return ownerQueue.with { ownerQueue in
-      guard !ownerQueue.isRemoved, ownerQueue.executing == 0, let job = ownerQueue.phase.takeOnlyJob(of: ownerQueue)
-      else { return nil }
+    guard departures.hasRoom, ownerQueue.borrowed.referenceCount == 1 + OwnerQueueTable.references(to: ownerQueue.borrowed) else {
+      return nil
+    }
+    let job = ownerQueue.with { ownerQueue -> BarrierPhase.OnlyJob? in
+      guard !ownerQueue.isRemoved, ownerQueue.executing == 0, let job = ownerQueue.phase.takeOnlyJob(of: ownerQueue) else { return nil }
       noteEnd(of: ownerQueue)
       ownerQueue.cancelledUpTo = lastSerial
       countCancelled(job.item == nil ? 0 : 1, of: ownerQueue, forEndedOwner: true)
-      let hasRunOut = hasRunOut
-      departures.completeIfLast(ownerQueue, isKept: !hasRunOut || expectsTidyUp())
-      return EndedAtOnce(job: job.item, hasRunOut: hasRunOut && job.item != nil)
+      return job
     }
+    guard let job else { return nil }
+    let hasRunOut = hasRunOut
+    departures.completeIfLast(ownerQueue, isKept: !hasRunOut || expectsTidyUp())
+    return EndedAtOnce(job: job.item, hasRunOut: hasRunOut && job.item != nil)
   }
 
   private mutating func noteEnd(of ownerQueue: OwnerQueue) {

@@ -21,20 +21,25 @@ final class TakenWork {
 
   var count: Int { list.count }
 
-  /// Has records cancel their pieces among the items, those of one record that follow each other together. Outside locks.
-  func cancelPieces() {
-    var current: (any WorkRecord)?
-    var pieces: [UInt32] = []
+  /// Pieces of a record that are among the items.
+  struct Pieces {
+    fileprivate let record: any WorkRecord
+    fileprivate var numbers: [UInt32]
+
+    /// Has the record cancel them. Outside locks; may wake somebody, and so call an executor of the user's.
+    func cancel() { record.itemsWereTakenOut(numbers) }
+  }
+
+  /// Those of one record that follow each other are together. The references may come to be the last to the records.
+  func appendPieces(to pieces: inout [Pieces]) {
     visit { work in
-      guard let (record, piece) = work.piece, record.account == .pieces else { return }
-      if let current, current !== record {
-        current.itemsWereTakenOut(pieces)
-        pieces = []
+      guard let (record, number) = work.piece, record.account == .pieces else { return }
+      if let last = pieces.indices.last, pieces[last].record === record {
+        pieces[last].numbers.append(number)
+      } else {
+        pieces.append(Pieces(record: record, numbers: [number]))
       }
-      current = record
-      pieces.append(piece)
     }
-    current?.itemsWereTakenOut(pieces)
   }
 
   /// How many of the items are the work that they stand for, and are to be counted. Linear.

@@ -102,7 +102,7 @@ extension QueueCore {
 
   /// `ownersDidEnd` for one, by whoever ends the owner. Doesn't hold the queue, which may have gone: then nothing of it is left but memory.
   /// - Returns: false if the reaper is to do it.
-  func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>, _ reference: QueueReference) -> Bool {
+  func ownerDidEndAtOnce(_ ownerQueue: Retained<OwnerQueue>, _ reference: QueueReference) -> Bool {
     guard var ended = changeQuietly({ $0.ownerDidEndAtOnce(ownerQueue) { reference.expectsTidyUp } }) else { return false }
     if ended.hasRunOut { IdleQueues.note(reference) }
     if let job = ended.job.take() { DeferredReleases.add(consume job) }

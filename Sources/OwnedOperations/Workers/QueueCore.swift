@@ -198,9 +198,11 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     WorkerThreads.stopLooking()  // what is released is somebody's, and those who are woken may come back
     perform(due.worker)
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
-    // Before anybody is woken: where a task is to go on is for an executor of the user's, which may block.
+    // What is captured goes first, and who is told of it comes last: where a task is to go on is for an executor of the user's to say, and
+    // that may block.
+    var pieces: [TakenWork.Pieces] = []
     for work in due.deferredReleases {
-      work.cancelPieces()
+      work.appendPieces(to: &pieces)
       work.release()
     }
     for entry in due.waiters { entry.waiter.resume() }
@@ -210,6 +212,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     keepSpares(OwnerQueueDepartures.complete(consume departed, unlessMoreThan: 256))
     due.progress?.tellInBackground()
     if due.isSweepDue { sweepOwnerQueues() }
+    for pieces in pieces { pieces.cancel() }
+    if !pieces.isEmpty { DeferredReleases.add(contentsOf: consume pieces) }
   }
 
   /// Unless the queue has become idle, and is not to be tidied up any more. That is asked under the lock: who tidies up says so before it
@@ -357,7 +361,7 @@ extension QueueReference: IdleQueue {
 }
 
 extension QueueReference: OwnerEndListener {
-  func ownerDidEndAtOnce(_ ownerQueue: Borrowed<OwnerQueue>) -> Bool {
+  func ownerDidEndAtOnce(_ ownerQueue: Retained<OwnerQueue>) -> Bool {
     #if canImport(ObjectiveC)
       false  // the core's memory is not held there
     #else
