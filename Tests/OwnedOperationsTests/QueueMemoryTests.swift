@@ -155,6 +155,29 @@ import Testing
     #expect(ran.value == 20_001)
   }
 
+  /// Their operations are swept as dead, which leaves the turns of their flows.
+  @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin])
+  func ownersWhoseOperationsAreCancelledLeaveNoTurns(fairness: OwnerFairness) {
+    let queue = OwnerScopedQueue()
+    queue.ownerFairness = fairness
+    queue.isSuspended = true
+    let stays = OwnerLifetime()
+    queue.async(lifetime: stays) {}
+    for _ in 0..<40 {
+      let lifetimes = (0..<64).map { _ in OwnerLifetime() }
+      let operations = lifetimes.map { lifetime in queue.addOperation(lifetime: lifetime) {} }
+      for operation in operations { operation.cancel() }
+      for lifetime in lifetimes { lifetime.end() }
+      let passing = OwnerLifetime.Token()
+      queue.async(lifetime: passing.lifetime) {}
+      passing.lifetime.end()
+    }
+    LifetimeReaper.waitUntilIdle()
+    #expect(queue.snapshot.turns < 200)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+  }
+
   /// Others' turns are void in between, in front, and behind.
   @Test(arguments: [1, 2, 7]) func orderAmongOwnersThatStayIsThatOfAdding(jobs: Int) {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)

@@ -54,12 +54,15 @@ enum LifetimeReaper {
   /// Tells the only member on this thread, if that can be done in no time: what it has of the owner is in the cache of whoever ends the
   /// owner, if that was made lately. To have it fetched by another processor costs both more than all the rest.
   /// - Returns: whether it has been told. If not, the lifetime is to be reaped.
-  static func tellsAtOnce(_ lifetime: OwnerLifetime) -> Bool {
+  static func tellsAtOnce(_ lifetime: OwnerLifetime) -> Bool { held.isEmpty && lifetime.tellOnlyMemberAtOnce() }
+
+  /// In the model only where a scenario is about that: the others are about what the reaper does.
+  static var mayTellAtOnce: Bool {
     #if OWNED_OPERATIONS_MODEL
-      // Only where a scenario is about that: the others are about what the reaper does.
-      if ModelRun.leavesEndsToTheReaper { return false }
+      !ModelRun.leavesEndsToTheReaper
+    #else
+      true
     #endif
-    return held.isEmpty && lifetime.tellOnlyMemberAtOnce()
   }
 
   private static var hasResting: Bool { !Haste.isForced && !resting.isEmpty }

@@ -140,7 +140,7 @@ extension OwnerLifetime {
     if Mutation.hooksRunUnderTheLock.isOn, let hooks { for hook in hooks.close() { hook.run(id) } }
     lock.unlock()
     if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
-    let isRecent = page.with { $0.isRecent }  // the page may go now
+    let isRecent = LifetimeReaper.mayTellAtOnce && page.with { $0.isRecent }  // the page may go now
     OwnerIDRegistry.shared.markEnded(id, on: page)
     if hasMembers, !(isRecent && LifetimeReaper.tellsAtOnce(self)) { LifetimeReaper.reap(self, hasHaste: !areAtRest) }
     return closed

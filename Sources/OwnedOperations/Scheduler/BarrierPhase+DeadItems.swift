@@ -55,10 +55,14 @@ extension BarrierPhase {
         continue
       }
       let dead = flow.work.remove(keeping: flags, pool: &pool)
-      if fairness == .roundRobin, flow.isInRunQueue { readyCount -= dead.count }
+      if fairness == .roundRobin, flow.isInRunQueue {
+        readyCount -= dead.count
+        if flow.work.count == 0 { runQueues[level].voidTickets += 1 }
+      }
       left += flow.work.count
       taken.append(TakenWork(dead))
     }
+    dropVoidTurns(level)
     deadItems[level] = DeadItems(most: max(DeadItems.fewest, left))
     return taken
   }

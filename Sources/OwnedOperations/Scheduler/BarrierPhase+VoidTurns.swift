@@ -24,6 +24,8 @@ extension BarrierPhase {
     var dropped = 0
     while dropped < Self.few, dropFirstVoidTurn(level) { dropped += 1 }
     while dropped < 2 * Self.few, dropLastVoidTurn(level) { dropped += 1 }
+    // All are void.
+    if readyCount == 0, (1...Self.fewest).contains(runQueues[level].entryCount) { dropAllVoidTurns(level) }
     if runQueues[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) }
   }
 
@@ -51,7 +53,6 @@ extension BarrierPhase {
       entry.tickets -= useVoidTurns(of: entry.flow, entry.tickets, level)
       if entry.tickets > 0 { runQueues[level].append(entry) }
     }
-    runQueues[level].voidTickets = 0
   }
 
   /// - Parameter tickets: of an entry of the flow's, the first that is left of it.

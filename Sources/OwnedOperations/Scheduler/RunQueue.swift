@@ -160,8 +160,9 @@ struct RunQueue: ~Copyable {
     if storage[head].tickets == 0 { removeFirst() }
   }
 
-  /// Takes every entry out, in order.
+  /// Takes every entry out, in order. Void tickets are the caller's to drop.
   mutating func takeAll() -> [Entry] {
+    voidTickets = 0
     var entries = queued
     if !returned.isEmpty { entries = (returned.takeAll() + entries).sorted { $0.age < $1.age } }
     if let storage {
@@ -181,7 +182,11 @@ struct RunQueue: ~Copyable {
 
   /// In order. Linear.
   mutating func entries() -> [Entry] {
-    if !returned.isEmpty { for entry in takeAll() { append(entry) } }
+    if !returned.isEmpty {
+      let void = voidTickets
+      for entry in takeAll() { append(entry) }
+      voidTickets = void
+    }
     return queued
   }
 

@@ -3,6 +3,9 @@ enum Waiter: Sendable {
   case thread(WaitingThread)
   case task(CheckedContinuation<Void, Never>)
   case drain(DrainOutcome)
+
+  /// Whether it is a task, whose executor is told: one of the user's may block.
+  var isTask: Bool { if case .thread = self { false } else { true } }
 }
 
 /// Those who wait for a queue or for an owner's work in it. Guarded by the queue's lock.
