@@ -12,9 +12,12 @@ enum LifetimeReaper {
   private static let relay = Relay { GatheredTogether<OwnerLifetime>(most: together) { sweep($0, $1) } }
   /// Members of owners that have many, one by one. Apart, so that owners with little work don't wait behind a million operations.
   #if OWNED_OPERATIONS_MODEL
-    private static var memberRelay: Relay { relay }  // the threads of another would be explored, too, and are as these
+    // The threads of another would be explored, too, and are as these.
+    private static var memberRelay: Relay { relay }
+    private static var relays: [Relay] { [relay] }
   #else
     private static let memberRelay = Relay()
+    private static let relays = [relay, memberRelay]
   #endif
   /// Members that are taken from a lifetime under one hold of its lock.
   #if OWNED_OPERATIONS_MODEL
@@ -161,7 +164,7 @@ enum LifetimeReaper {
   }
 
   /// Those at rest are asked first: they come to the relay.
-  static var isIdle: Bool { !hasResting && relay.isAtRest && memberRelay.isAtRest }
+  static var isIdle: Bool { !hasResting && relays.allSatisfy { $0.isAtRest } }
 
   /// Calls the body when those handed over before have been swept, and told as far as they were.
   static func pass(_ body: @escaping @Sendable () -> Void) {
@@ -198,7 +201,11 @@ enum LifetimeReaper {
   }
 
   private static var handedOverCounts: [Int] {
-    [relay.handedOverCount, memberRelay.handedOverCount, DeferredCalls.handedOverCount, DeferredReleases.handedOverCount]
+    #if OWNED_OPERATIONS_MODEL
+      []  // to ask would be something to explore
+    #else
+      relays.map(\.handedOverCount) + [DeferredCalls.handedOverCount, DeferredReleases.handedOverCount]
+    #endif
   }
 
   /// Returns when everything handed over before the call has been cleaned up, and all that came of it has been released and called.
@@ -208,8 +215,7 @@ enum LifetimeReaper {
     var handedOver: [Int]
     repeat {
       handOverResting()
-      relay.waitUntilIdle()
-      memberRelay.waitUntilIdle()
+      for relay in relays { relay.waitUntilIdle() }
       DeferredCalls.waitUntilIdle()
       DeferredReleases.waitUntilIdle()
       handedOver = handedOverCounts
