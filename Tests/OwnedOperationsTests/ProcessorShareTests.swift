@@ -86,11 +86,12 @@ import Testing
 
   #if os(Linux)
     @Test func aThreadThatSleepsIsSeenToWait() throws {
+      // The system may count by ticks of some milliseconds.
       let start = try #require(Platform.threadUsage)
-      usleep(2_000)
+      usleep(50_000)
       let end = try #require(Platform.threadUsage)
       #expect(end.voluntarySwitches > start.voluntarySwitches)
-      #expect(end.processorTime - start.processorTime < 1_000_000)
+      #expect(end.processorTime - start.processorTime < 25_000_000)
     }
 
     /// They are too short for the monitor, which looks every two milliseconds.
