@@ -26,19 +26,6 @@ import Testing
     }
   }
 
-  private final class Probe: @unchecked Sendable {  // the baton holder's
-    private var object: ModelFlag?
-    private weak var reference: ModelFlag?
-
-    init() {
-      object = ModelFlag()
-      reference = object
-    }
-
-    func give(_ body: (ModelFlag) -> Void) { if let object = object.take() { body(object) } }
-    var isGone: Bool { reference == nil }
-  }
-
   private static func add(_ probe: Probe, of lifetime: OwnerLifetime, to queue: OwnerScopedQueue) {
     probe.give { flag in queue.async(lifetime: lifetime) { flag.count += 1 } }
   }

@@ -145,6 +145,20 @@ final class Bodies: @unchecked Sendable {  // the baton holder's
   }
 }
 
+/// An object that is captured, and is to go.
+final class Probe: @unchecked Sendable {  // the baton holder's
+  private var object: ModelFlag?
+  private weak var reference: ModelFlag?
+
+  init() {
+    object = ModelFlag()
+    reference = object
+  }
+
+  func give(_ body: (ModelFlag) -> Void) { if let object = object.take() { body(object) } }
+  var isGone: Bool { reference == nil }
+}
+
 /// A queue with an owner: what scenarios of queues begin with.
 struct QueueScene: Sendable {
   let queue: OwnerScopedQueue

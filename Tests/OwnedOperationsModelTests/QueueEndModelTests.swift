@@ -131,20 +131,6 @@ import Testing
     }
   }
 
-  /// An object that is captured, and is to go.
-  private final class Probe: @unchecked Sendable {  // the baton holder's
-    private var object: ModelFlag?
-    private weak var reference: ModelFlag?
-
-    init() {
-      object = ModelFlag()
-      reference = object
-    }
-
-    func give(_ body: (ModelFlag) -> Void) { if let object = object.take() { body(object) } }
-    var isGone: Bool { reference == nil }
-  }
-
   @Test func anOwnerIsDrainedOrItsTimeIsUp() {
     ModelExplorer("queue: async, drain | time-out", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1, reduces: true) {
       run, scene in
