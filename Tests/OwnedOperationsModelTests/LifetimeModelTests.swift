@@ -6,12 +6,12 @@ import Testing
 /// The tree of lifetimes, their hooks, and those who belong to them.
 @Suite(.serialized) struct LifetimeModelTests {
   private static func explore(
-    _ name: String, preemptions: Int = 2, deeper: Int? = ModelExplorer.someDeeper, _ location: SourceLocation = #_sourceLocation,
-    _ scenario: @escaping @Sendable (ModelRun) -> Void
+    _ name: String, preemptions: Int = 2, reduces: Bool = false, deeper: Int? = ModelExplorer.someDeeper,
+    _ location: SourceLocation = #_sourceLocation, _ scenario: @escaping @Sendable (ModelRun) -> Void
   ) {
     var explorer = ModelExplorer("lifetimes: \(name)")
     explorer.exploresBackground = name.hasPrefix("member")
-    explorer.expectNothing(preemptions: preemptions, deeper: deeper, location, scenario)
+    explorer.expectNothing(preemptions: preemptions, reduces: reduces, deeper: deeper, location, scenario)
   }
 
   @Test func endsOnce() {
@@ -285,7 +285,7 @@ import Testing
   }
 
   @Test func aMemberThatLeavesWhileItEndsHearsOfItAtMostOnce() {
-    Self.explore("member: leave | end", preemptions: 1, deeper: nil) { run in
+    Self.explore("member: leave | end", preemptions: 1, reduces: true, deeper: nil) { run in
       let lifetime = OwnerLifetime()
       let heard = ModelFlag()
       let member = Member(heard)
@@ -297,7 +297,7 @@ import Testing
   }
 
   @Test func anotherMemberThatLeavesMeanwhileTakesNobodyAlong() {
-    Self.explore("member: leave | end, of two", preemptions: 1, deeper: nil) { run in
+    Self.explore("member: leave | end, of two", preemptions: 1, reduces: true, deeper: nil) { run in
       let lifetime = OwnerLifetime()
       let (heard, other) = (ModelFlag(), ModelFlag())
       let (first, second) = (Member(heard), Member(other))
@@ -312,7 +312,7 @@ import Testing
   }
 
   @Test func aMemberThatGoesWhileItEndsIsNotTouched() {
-    Self.explore("member: go | end", preemptions: 1, deeper: nil) { run in
+    Self.explore("member: go | end", preemptions: 1, reduces: true, deeper: nil) { run in
       let lifetime = OwnerLifetime()
       let heard = ModelFlag()
       let holder = Holder(LeavingMember(lifetime, heard))
