@@ -66,7 +66,7 @@ import Testing
     func note(_ thread: Int, _ call: StaticString, _ object: ModelObject, _ use: ModelRun.Use) {
       guard isOn else { return }
       counts.steps += 1
-      if "\(call)" == "lock" { counts.locks += 1 }
+      if ["lock", "tryLock"].contains("\(call)") { counts.locks += 1 }
       let has = holders[object.id] ?? []
       if use == .read {
         if !has.isEmpty, !has.contains(thread) { counts.transfers += 1 }
@@ -95,6 +95,7 @@ import Testing
     let machine = Machine(processors: processors)
     let counter = Counter()
     let run = ModelRun(machine, timePasses: true, earlyTimeouts: 0, exploresBackground: true, isTraced: false)
+    run.tellsAtOnce = true
     var lastRound = 0
     run.listener = { [unowned run] thread, call, object, use in
       machine.noteStep(of: thread)
