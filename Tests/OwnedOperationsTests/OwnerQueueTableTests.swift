@@ -117,7 +117,7 @@ import Testing
       while batch.begin() != nil {}
       batch.empty()
     }
-    #expect(flow?.work.capacity == 128)  // which goes to the pool
+    #expect(flow?.work.capacity == 32)  // which goes to the pool
     #expect(table.restedSinceLook(&pool).isEmpty)  // both have just been made
     #expect(flow?.work.capacity == 0)
     for _ in 0..<300 { flow?.work.append(.block {}, pool: &pool) }

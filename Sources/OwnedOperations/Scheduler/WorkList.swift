@@ -1,7 +1,8 @@
 /// Pending work in the order of its arrival: a chain of chunks, each a run of items in one piece of memory.
 ///
-/// 24 bytes a work item. Chunks start small, because most owners have little pending, and double up to 128 items. Those of full size come
-/// from a pool and go back to it, so that a busy queue touches the same memory again and again.
+/// 24 bytes a work item. Chunks start small, because most owners have little pending, and double up to 32 items. Those of full size come
+/// from a pool and go back to it, so that a busy queue touches the same memory again and again. No chunk takes more than 1,000 bytes:
+/// for a larger piece glibc's malloc first joins all small pieces that are free, as many as there have been closures.
 ///
 /// Guarded by the queue's lock.
 struct WorkList: ~Copyable {
@@ -15,7 +16,7 @@ struct WorkList: ~Copyable {
 
     fileprivate init(capacity: Int32) { self.capacity = capacity }
 
-    fileprivate static let largest: Int32 = 128
+    fileprivate static let largest: Int32 = 32
     fileprivate static let smallest: Int32 = 4
 
     /// Where the items begin, behind this header.
@@ -263,8 +264,8 @@ extension WorkList {
 
 /// Chunks of full size that are not in use. Guarded by the queue's lock.
 struct ChunkPool: ~Copyable {
-  /// Beyond this the memory goes back: 64 chunks are some 200 kB.
-  private static let most = 64
+  /// Beyond this the memory goes back: 256 chunks are some 200 kB.
+  private static let most = 256
   private var free: WorkList.ChunkPointer?
   private var count = 0
 

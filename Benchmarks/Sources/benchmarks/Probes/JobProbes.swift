@@ -53,6 +53,8 @@ extension Probe {
         }
         queue.waitUntilAllOperationsAreFinished()
       },
+      turns("turns-round-robin-ours", .roundRobin),
+      turns("turns-first-come-ours", .firstComeFirstServed),
       passingOwners("passing-owners-1-ours", alive: 1),
       passingOwners("passing-owners-1000-ours", alive: 1000),
       passingOwners("passing-owners-ours", alive: 100_000),
@@ -84,6 +86,19 @@ extension Probe {
   }
 
   /// Owners that come, add a job, and go when so many others have come.
+  /// A hundred jobs of each owner, one owner after the other.
+  private static func turns(_ name: String, _ fairness: OwnerFairness) -> Probe {
+    Probe(name) { count in
+      let queue = OwnerScopedQueue()
+      queue.ownerFairness = fairness
+      let screens = (0..<count / 100).map { _ in Screen() }
+      for screen in screens {
+        for index in 0..<100 { queue.async(owner: screen) { screen in screen.visit(index) } }
+      }
+      queue.waitUntilAllOperationsAreFinished()
+    }
+  }
+
   private static func passingOwners(_ name: String, alive: Int) -> Probe {
     Probe(name) { count in
       let queue = OwnerScopedQueue()
