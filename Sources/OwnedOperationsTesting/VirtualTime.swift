@@ -206,7 +206,7 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
   public func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     let step = DrivenStep(isShuffled: false) { [self] isNamed in
-      job.runSynchronously(on: asUnownedTaskExecutor())
+      runStep(job)
       return .ran(isNamed ? "a task" : nil)
     }
     add(AgendaStep(step, isOfTaskWithoutQueue: true))

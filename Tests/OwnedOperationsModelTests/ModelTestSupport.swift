@@ -267,7 +267,7 @@ extension ModelExplorer {
 final class ModelTaskExecutor: TaskExecutor {
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
-    ModelRun.current?.add("task", isPartOfScenario: true) { [self] in job.runSynchronously(on: asUnownedTaskExecutor()) }
+    ModelRun.current?.add("task", isPartOfScenario: true) { [self] in runStep(job) }
   }
 }
 

@@ -191,40 +191,6 @@ import Testing
 
   // MARK: Workers outside of bodies
 
-  /// Steps of a task that may be held up where they are handed over: code of the user's that the queue calls when a wait is over.
-  private final class SlowExecutor: TaskExecutor {
-    let gate = Gate()
-    let isArmed = Atomic<Bool>(false)
-
-    func enqueue(_ job: consuming ExecutorJob) {
-      if isArmed.exchange(false, ordering: .acquiringAndReleasing) { gate.pass() }
-      let job = UnownedJob(job)
-      let executor = asUnownedTaskExecutor()
-      DispatchQueue.global().async { job.runSynchronously(on: executor) }
-    }
-  }
-
-  @Test func aWorkerThatBlocksBetweenTwoLooksForWorkTakesItsPermitBack() {
-    let owner = OwnerLifetime()
-    let job = Gate()
-    let executor = SlowExecutor()
-    queue.async(lifetime: owner) { job.pass() }
-    #expect(job.hasBegun())
-    Task(executorPreference: executor) { [queue] in await queue.finished(ownedBy: owner) }
-    #expect(eventually { queue.snapshot.waits == 1 })
-    owner.end()
-    #expect(eventually { queue.snapshot(of: owner)?.hasEnded ?? false })
-    executor.isArmed.store(true, ordering: .releasing)
-    job.open()
-    // The worker wakes the task, and is held up there.
-    #expect(executor.gate.hasBegun())
-    queue.lookAtWorkers(times: 3)
-    #expect(queue.snapshot.yielded == 1)
-    executor.gate.open()
-    #expect(eventually { queue.snapshot.activeWorkers == 0 })
-    #expect(queue.snapshot.yielded == 0)
-  }
-
   /// A worker has put back the job that was handed to it, because only a body of its owner held the owner. That body has ended meanwhile,
   /// so the worker runs the owner's deinit, which waits for work of the queue.
   @Test func theDeinitOfAnOwnerWhoseHandedJobWasHeldBackMayWaitForTheQueue() {

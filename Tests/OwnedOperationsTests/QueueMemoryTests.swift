@@ -133,6 +133,24 @@ import Testing
     #expect(queue.statistics.skippedForEndedOwners == 2_000 * jobs)
   }
 
+  /// Each owner is suspended, all that it has is cancelled, and it goes on.
+  @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin])
+  func suspendedOwnersWhoseOperationsAreCancelledLeaveNothing(fairness: OwnerFairness) {
+    let queue = OwnerScopedQueue()
+    queue.ownerFairness = fairness
+    queue.isSuspended = true
+    let owners = (0..<1_000).map { _ in OwnerLifetime() }
+    for owner in owners {
+      queue.setSuspended(true, ownedBy: owner)
+      queue.addOperation(lifetime: owner) {}.cancel()
+    }
+    for owner in owners { queue.setSuspended(false, ownedBy: owner) }
+    #expect(queue.snapshot.turns <= 2 * 64)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.cancelled == 1_000)
+  }
+
   /// One owner's turn, with many jobs, is in front of the void ones, and the next owner's behind them.
   @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin])
   func ownersThatComeAndGoBehindOneThatStaysLeaveNothing(fairness: OwnerFairness) {

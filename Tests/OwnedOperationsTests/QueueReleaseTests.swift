@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 import Testing
 
 @testable import OwnedOperations
@@ -134,72 +133,5 @@ import Testing
     gate.open()
     #expect(gone.waitUntilSignalled())
     #expect(ran.value == 201)
-  }
-
-  /// Where a task goes on is for its executor to say, which may block. By then what was captured is on its way, and other waits are over.
-  @Test(arguments: [false, true]) func anExecutorThatBlocksHoldsUpNobodyWhoWaits(forAGraph: Bool) throws {
-    let queue = OwnerScopedQueue()
-    queue.isSuspended = true
-    let (one, other) = (OwnerLifetime(), OwnerLifetime())
-    let executor = BlockingExecutor()
-    let released = DispatchSemaphore(value: 0)
-    let run: GraphRun?
-    if forAGraph {
-      let graph = OperationGraph(lifetime: one)
-      graph.node {}
-      run = try graph.run(on: queue)
-    } else {
-      run = nil
-      queue.async(lifetime: one) {}
-    }
-    do {
-      let probe = DeinitProbe { released.signal() }
-      queue.async(lifetime: other) { probe.mustNotRun() }
-    }
-    let isOver = DispatchSemaphore(value: 0)
-    Task(executorPreference: executor) {
-      if let run { await run.finished() } else { await queue.finished(ownedBy: one) }
-      isOver.signal()
-    }
-    let waits = DispatchSemaphore(value: 0)
-    Thread.detachNewThread {
-      queue.waitUntilFinished(ownedBy: other)
-      waits.signal()
-    }
-    #expect(eventually { queue.snapshot.waits == (forAGraph ? 1 : 2) })
-    executor.blocks()
-    for lifetime in [one, other] {
-      LifetimeReaper.hold(lifetime)
-      lifetime.end()
-    }
-    Thread.detachNewThread { queue.tellOfEnds(of: [one, other]) }
-    #expect(executor.isBlocked.waitUntilSignalled())
-    #expect(released.waitUntilSignalled())
-    if forAGraph { #expect(waits.waitUntilSignalled()) }
-    executor.goesOn.signal()
-    #expect(isOver.waitUntilSignalled())
-    if !forAGraph { #expect(waits.waitUntilSignalled()) }
-    for lifetime in [one, other] { LifetimeReaper.resume(lifetime) }
-    LifetimeReaper.waitUntilIdle()
-    queue.isSuspended = false
-    #expect(queue.becomesIdle())
-  }
-
-  private final class BlockingExecutor: TaskExecutor {
-    let (isBlocked, goesOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
-    private let isToBlock = Atomic(false)
-    private let threads = DispatchQueue(label: "executor", attributes: .concurrent)
-
-    /// The next job is held up where it comes from.
-    func blocks() { isToBlock.store(true, ordering: .releasing) }
-
-    func enqueue(_ job: consuming ExecutorJob) {
-      let job = UnownedJob(job)
-      if isToBlock.exchange(false, ordering: .acquiringAndReleasing) {
-        isBlocked.signal()
-        goesOn.wait()
-      }
-      threads.async { [self] in job.runSynchronously(on: asUnownedTaskExecutor()) }
-    }
   }
 }

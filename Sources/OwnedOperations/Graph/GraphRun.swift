@@ -43,8 +43,8 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   private let unfinishedSinks: Atomic<Int>
   private let hasFinished = Atomic<Bool>(false)
 
-  private let audience = Locked(Audience())
-  private struct Audience {
+  let audience = Locked(Audience())  // not private for tests
+  struct Audience {
     var thrown: [UInt32: any Error] = [:]
     /// For each node, which of its predecessors did not succeed; empty until one didn't.
     var blamed: ContiguousArray<UInt32> = []
@@ -194,7 +194,7 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   private func waitInTask() async {
     await withCheckedContinuation { continuation in
       let isOver = audience.withLock { audience in
-        if !isFinished { audience.waiters.append(.task(continuation)) }
+        if !isFinished { audience.waiters.append(.task(SuspendedTask(continuation))) }
         return isFinished
       }
       if isOver { continuation.resume() }

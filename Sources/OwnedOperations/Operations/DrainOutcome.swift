@@ -9,17 +9,17 @@ final class DrainOutcome: Sendable {
 
   private struct State {
     var isDone: Bool?
-    var waiting: CheckedContinuation<Bool, Never>?
+    var waiting: SuspendedTask<Bool, Never>?
   }
 
   /// The first call counts.
   func settle(_ isDone: Bool) {
-    let continuation = state.withLock { state -> CheckedContinuation<Bool, Never>? in
+    let waiting = state.withLock { state -> SuspendedTask<Bool, Never>? in
       guard state.isDone == nil else { return nil }
       state.isDone = isDone
       return state.waiting.take()
     }
-    continuation?.resume(returning: isDone)
+    waiting?.resume(returning: isDone)
   }
 
   /// - Returns: to be cancelled.
@@ -42,7 +42,7 @@ final class DrainOutcome: Sendable {
       let former = Mutation.drainLooksTooEarly.isOn ? state.withLock { $0.isDone } : nil
       let isDone = state.withLock { state in
         let isDone = Mutation.drainLooksTooEarly.isOn ? former : state.isDone
-        if isDone == nil { state.waiting = continuation }
+        if isDone == nil { state.waiting = SuspendedTask(continuation) }
         return isDone
       }
       if let isDone { continuation.resume(returning: isDone) }

@@ -50,7 +50,7 @@ final class DrivenExecutor: TaskExecutor {
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     let step = DrivenStep(isShuffled: scheduler.isShuffled, operation: operation) { [self] isNamed in
-      job.runSynchronously(on: asUnownedTaskExecutor())
+      runStep(job)
       return .ran(isNamed ? "the task of \(label)" : nil)
     }
     driver.add(step)

@@ -11,7 +11,7 @@ protocol OperationWaiter: AnyObject, Sendable {
 /// A task that waits. Its continuation is resumed once, by the finish or by the task's cancellation, whichever comes first.
 final class WaitingTask: OperationWaiter {
   private struct State {
-    var continuation: CheckedContinuation<Void, any Error>?
+    var task: SuspendedTask<Void, any Error>?
     var result: Result<Void, any Error>?
     /// If the task holds what its target may need.
     var watched: WatchedWait?
@@ -35,19 +35,20 @@ final class WaitingTask: OperationWaiter {
     DeferredReleases.add(consume watched)  // not here, under the scheduler's lock: it may have the last reference to an operation
   }
 
-  func install(_ new: CheckedContinuation<Void, any Error>) {
+  /// In the task.
+  func install(_ continuation: CheckedContinuation<Void, any Error>) {
     let early = state.withLock { state in
-      if state.result == nil { state.continuation = new }
+      if state.result == nil { state.task = SuspendedTask(continuation) }
       return state.result
     }
-    if let early { new.resume(with: early) }
+    if let early { continuation.resume(with: early) }
   }
 
   private func settle(_ result: Result<Void, any Error>) {
-    let waiting = state.withLock { state -> CheckedContinuation<Void, any Error>? in
+    let waiting = state.withLock { state -> SuspendedTask<Void, any Error>? in
       guard state.result == nil else { return nil }
       state.result = result
-      return state.continuation.take()
+      return state.task.take()
     }
     waiting?.resume(with: result)
   }

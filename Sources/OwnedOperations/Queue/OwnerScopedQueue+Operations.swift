@@ -130,7 +130,7 @@ extension OwnerScopedQueue: OperationScheduler {
 
   func endTaskWait(of operation: OwnedOperation) async {
     await withCheckedContinuation { continuation in
-      if endTaskWait(of: operation, .task(continuation)) { continuation.resume() }
+      if endTaskWait(of: operation, .task(SuspendedTask(continuation))) { continuation.resume() }
     }
   }
 

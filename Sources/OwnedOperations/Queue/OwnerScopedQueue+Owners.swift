@@ -268,7 +268,7 @@ extension OwnerScopedQueue {
     await WaitTarget.work(of: self, ownedBy: lifetime).whileWaiting {
       await withCheckedContinuation { continuation in
         core.mutate { scheduler, _ in
-          scheduler.insert(.task(continuation), for: lifetime, inside: operation.flatMap { scheduler.asWaiting($0) })
+          scheduler.insert(.task(SuspendedTask(continuation)), for: lifetime, inside: operation.flatMap { scheduler.asWaiting($0) })
         }
       }
     }

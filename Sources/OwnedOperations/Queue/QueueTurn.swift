@@ -117,7 +117,7 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
       defer { state.firstStep = .due }
       return state.firstStep
     }
-    if case .kept(let step, let executor) = former { executor.run(step) }
+    if case .kept(let step, let executor) = former { executor.start(step) }
   }
 
   private var hasCome: Bool {
@@ -133,7 +133,9 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
         let hasCome = hasCome
         let executor = TurnExecutor(queue: queue, self, keepsFirstStep: !hasCome)
         if hasCome, executor.mayBeginOnThisThread, #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
-          ThreadSlot.queue.with(queue) { group.addImmediateTask(executorPreference: executor) { try await self.run(body) } }
+          ThreadSlot.queue.with(queue) {
+            ThreadSlot.taskStep.with(executor) { group.addImmediateTask(executorPreference: executor) { try await self.run(body) } }
+          }
         } else {
           group.addTask(executorPreference: executor) { try await self.run(body) }
         }
@@ -263,19 +265,18 @@ final class TurnExecutor: TaskExecutor {
       keepsNextStep = false
       if turn.keep(step, for: self) { return }
     }
-    run(step)
+    start(step)
   }
 
-  fileprivate func run(_ step: UnownedJob) {
-    let executor = asUnownedTaskExecutor()
+  fileprivate func start(_ step: UnownedJob) {
     if let driver = queue.driver {
       let drivenStep = queue.taskStep(of: ObjectIdentifier(turn)) { [self] in
-        ThreadSlot.queue.with(queue) { step.runSynchronously(on: executor) }
+        ThreadSlot.queue.with(queue) { runStep(step) }
       }
       return driver.add(drivenStep)
     }
     dispatchQueue.async { [self] in
-      ThreadSlot.queue.with(queue) { step.runSynchronously(on: executor) }
+      ThreadSlot.queue.with(queue) { runStep(step) }
     }
   }
 }

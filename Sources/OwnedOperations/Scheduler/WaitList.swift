@@ -1,11 +1,8 @@
 /// Somebody who waits for a queue's or an owner's work to be finished.
 enum Waiter: Sendable {
   case thread(WaitingThread)
-  case task(CheckedContinuation<Void, Never>)
+  case task(SuspendedTask<Void, Never>)
   case drain(DrainOutcome)
-
-  /// Whether it is a task, whose executor is told: one of the user's may block.
-  var isTask: Bool { if case .thread = self { false } else { true } }
 }
 
 /// Those who wait for a queue or for an owner's work in it. Guarded by the queue's lock.

@@ -18,6 +18,8 @@ enum ThreadSlot: Int32 {
   case lookingFor
   /// See `AdaptiveSpin`.
   case waits
+  /// The executor, of this package's, for which the thread runs a step of a task.
+  case taskStep
   case parking
   /// The `ModelThread` of a run of the model checker.
   case modelThread

@@ -5,7 +5,7 @@ extension Waiter {
   func resume() {
     switch self {
     case .thread(let thread): thread.wake()
-    case .task(let continuation): continuation.resume()
+    case .task(let task): task.resume()
     case .drain(let outcome): outcome.settle(true)
     }
   }

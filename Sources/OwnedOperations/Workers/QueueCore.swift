@@ -198,22 +198,19 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     WorkerThreads.stopLooking()  // what is released is somebody's, and those who are woken may come back
     perform(due.worker)
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
-    // What is captured goes first, and tasks come last: where they are to go on is for an executor of the user's to say, which may block.
     var pieces: [TakenWork.Pieces] = []
     for work in due.deferredReleases {
       work.appendPieces(to: &pieces)
       work.release()
     }
-    for entry in due.waiters where !entry.waiter.isTask { entry.waiter.resume() }
-    for waiter in due.admitted where !waiter.isTask { waiter.resume() }
+    for entry in due.waiters { entry.waiter.resume() }
+    for waiter in due.admitted { waiter.resume() }
     var departed: [OwnerQueue] = []
     swap(&departed, &due.departed)  // none of the references stays here: it could be the last
     keepSpares(OwnerQueueDepartures.complete(consume departed, unlessMoreThan: 256))
     due.progress?.tellInBackground()
     if due.isSweepDue { sweepOwnerQueues() }
     for pieces in pieces { pieces.cancel() }
-    for waiter in due.admitted where waiter.isTask { waiter.resume() }
-    for entry in due.waiters where entry.waiter.isTask { entry.waiter.resume() }
     if !pieces.isEmpty { DeferredReleases.add(contentsOf: consume pieces) }
   }
 

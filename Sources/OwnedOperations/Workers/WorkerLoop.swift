@@ -165,7 +165,7 @@ extension Worker {
       withExtendedLifetime(remains) {}
     case .taskStep(let job):
       batch.setBegun()
-      if let executor = core.host { job.runSynchronously(on: executor.asUnownedTaskExecutor()) }
+      core.host?.runStep(job)
       end(index, .succeeded)
     }
   }

@@ -19,7 +19,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     var download: DownloadFile?
     var run: RequestRun?
     var handler: HandlerCalls<Outcome>?
-    var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
+    var waiters: [Int: SuspendedTask<Outcome?, Never>] = [:]
     var nextWaiter = 0
     var progress: [Int: AsyncStream<TransferProgress>.Continuation] = [:]
     var nextStream = 0
@@ -170,7 +170,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
   private func show(_ outcome: RunOutcome) {
     guard case .success(let response) = decode(outcome) else { return }
     let preview = Outcome.success(response)
-    var waiters: [Int: CheckedContinuation<Outcome?, Never>] = [:]
+    var waiters: [Int: SuspendedTask<Outcome?, Never>] = [:]
     let handler = record.withLock { record in
       guard !record.isSettled else { return nil as HandlerCalls<Outcome>? }
       record.preview = preview
@@ -261,7 +261,7 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
         var isOver = false
         let result = record.withLock { record -> Outcome? in
           isOver = record.isSettled || record.preview != nil || isCancelled
-          if !isOver { record.waiters[id] = continuation }
+          if !isOver { record.waiters[id] = SuspendedTask(continuation) }
           return record.isSettled ? record.result : record.preview
         }
         if isOver {
