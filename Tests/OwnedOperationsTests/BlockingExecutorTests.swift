@@ -13,7 +13,9 @@ import Testing
   private final class BlockingExecutor: TaskExecutor {
     let gate = Gate()
     private let isToBlock = Atomic(false)
-    private let threads = DispatchQueue(label: "executor", attributes: .concurrent)
+    private let threads: DispatchQueue
+
+    init(isSerial: Bool = false) { threads = DispatchQueue(label: "executor", attributes: isSerial ? [] : .concurrent) }
 
     /// The next job is held up where it comes from.
     func blocks() { isToBlock.store(true, ordering: .releasing) }
@@ -200,6 +202,33 @@ import Testing
     goesOn(first)
   }
 
+  // MARK: Many tasks
+
+  /// While the executor blocks it has one thread, and its tasks keep their order.
+  @Test func theTasksOfAnExecutorGoOnOneAfterTheOther() {
+    queue.isSuspended = true
+    let owner = OwnerLifetime()
+    queue.async(lifetime: owner) {}
+    let order = Journal<Int>()
+    let isOver = DispatchSemaphore(value: 0)
+    let serial = BlockingExecutor(isSerial: true)
+    for number in 0..<100 {
+      Task(executorPreference: serial) { [queue] in
+        await queue.finished(ownedBy: owner)
+        order.write(number)
+        isOver.signal()
+      }
+      #expect(eventually { queue.snapshot.waits == number + 1 })
+    }
+    serial.blocks()
+    queue.isSuspended = false
+    #expect(serial.gate.hasBegun())
+    #expect(queue.becomesIdle())
+    serial.gate.open()
+    for _ in 0..<100 { #expect(isOver.waitUntilSignalled()) }
+    #expect(order.entries == Array(0..<100))
+  }
+
   // MARK: Executors of the package's
 
   private func executorMayBlock() async -> Bool {
@@ -209,6 +238,26 @@ import Testing
       continuation.resume()
     }
     return mayBlock
+  }
+
+  /// Keeps its jobs until somebody runs them.
+  private final class Mailbox: TaskExecutor {
+    private let jobs = Locked<[UnownedJob]>([])
+
+    var isEmpty: Bool { jobs.withLock { $0.isEmpty } }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+      let job = UnownedJob(job)
+      jobs.withLock { $0.append(job) }
+    }
+
+    func runAll() {
+      let jobs = jobs.withLock { jobs in
+        defer { jobs = [] }
+        return jobs
+      }
+      for job in jobs { job.runSynchronously(on: asUnownedTaskExecutor()) }
+    }
   }
 
   /// Nothing of theirs blocks, so they take no way through the background.
@@ -222,6 +271,17 @@ import Testing
         await Task.yield()
         return await executorMayBlock()
       })
+  }
+
+  @Test func aBodyOfOursMayRunStepsOfAnExecutorOfTheUsers() async throws {
+    let mailbox = Mailbox()
+    let task = Task(executorPreference: mailbox) { await executorMayBlock() }
+    #expect(eventually { !mailbox.isEmpty })
+    try await queue.run(lifetime: .forTests) {
+      mailbox.runAll()
+      #expect(await !executorMayBlock())
+    }
+    #expect(await task.value)
   }
 }
 

@@ -78,7 +78,7 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: Sendable where 
     var base: Base?
     var isAsked = false
     var isOver = false
-    var consumer: CheckedContinuation<Answer, Never>?
+    var consumer: SuspendedTask<Answer, Never>?
     var idle: CheckedContinuation<Bool, Never>?
     var task: Task<Void, Never>?
     var endCall: LifetimeEndCall?
@@ -119,11 +119,12 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: Sendable where 
   private func ask(_ continuation: CheckedContinuation<Answer, Never>) {
     var first: Base?
     var idle: CheckedContinuation<Bool, Never>?
+    let consumer = SuspendedTask(continuation)
     let isOver = state.withLock { state in
       if state.isOver { return true }
       precondition(
         state.consumer == nil, "an iterator of owned(by:) was asked for an element while it waits for one; make an iterator for each task")
-      state.consumer = continuation
+      state.consumer = consumer
       idle = state.idle.take()
       state.isAsked = idle == nil
       first = state.base.take()
@@ -193,7 +194,7 @@ private final class ElementPump<Base: AsyncSequence & Sendable>: Sendable where 
 
   private func answer(_ answer: Answer) {
     let isLast = if case .success(.some) = answer { false } else { true }
-    var consumer: CheckedContinuation<Answer, Never>?
+    var consumer: SuspendedTask<Answer, Never>?
     var endCall: LifetimeEndCall?
     state.withLock { state in
       consumer = state.consumer.take()

@@ -192,9 +192,10 @@ public final class GraphRun: Sendable, LifetimeMember, NodeRun {
   }
 
   private func waitInTask() async {
-    await withCheckedContinuation { continuation in
+    await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+      let task = SuspendedTask(continuation)
       let isOver = audience.withLock { audience in
-        if !isFinished { audience.waiters.append(.task(SuspendedTask(continuation))) }
+        if !isFinished { audience.waiters.append(.task(task)) }
         return isFinished
       }
       if isOver { continuation.resume() }

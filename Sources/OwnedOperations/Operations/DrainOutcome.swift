@@ -39,10 +39,11 @@ final class DrainOutcome: Sendable {
   /// Once.
   func settled() async -> Bool {
     await withCheckedContinuation { continuation in
+      let task = SuspendedTask(continuation)
       let former = Mutation.drainLooksTooEarly.isOn ? state.withLock { $0.isDone } : nil
       let isDone = state.withLock { state in
         let isDone = Mutation.drainLooksTooEarly.isOn ? former : state.isDone
-        if isDone == nil { state.waiting = SuspendedTask(continuation) }
+        if isDone == nil { state.waiting = task }
         return isDone
       }
       if let isDone { continuation.resume(returning: isDone) }

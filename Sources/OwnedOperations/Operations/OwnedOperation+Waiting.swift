@@ -37,8 +37,9 @@ final class WaitingTask: OperationWaiter {
 
   /// In the task.
   func install(_ continuation: CheckedContinuation<Void, any Error>) {
+    let task = SuspendedTask(continuation)
     let early = state.withLock { state in
-      if state.result == nil { state.task = SuspendedTask(continuation) }
+      if state.result == nil { state.task = task }
       return state.result
     }
     if let early { continuation.resume(with: early) }

@@ -266,9 +266,10 @@ extension OwnerScopedQueue {
   func finished(_ lifetime: OwnerLifetime?) async {
     let operation = OperationTask.current?.operation
     await WaitTarget.work(of: self, ownedBy: lifetime).whileWaiting {
-      await withCheckedContinuation { continuation in
+      await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+        let task = SuspendedTask(continuation)
         core.mutate { scheduler, _ in
-          scheduler.insert(.task(SuspendedTask(continuation)), for: lifetime, inside: operation.flatMap { scheduler.asWaiting($0) })
+          scheduler.insert(.task(task), for: lifetime, inside: operation.flatMap { scheduler.asWaiting($0) })
         }
       }
     }

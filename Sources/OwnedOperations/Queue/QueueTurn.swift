@@ -134,7 +134,9 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
         let executor = TurnExecutor(queue: queue, self, keepsFirstStep: !hasCome)
         if hasCome, executor.mayBeginOnThisThread, #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
           ThreadSlot.queue.with(queue) {
-            ThreadSlot.taskStep.with(executor) { group.addImmediateTask(executorPreference: executor) { try await self.run(body) } }
+            OwnTaskStep.with(executor.asUnownedTaskExecutor()) {
+              group.addImmediateTask(executorPreference: executor) { try await self.run(body) }
+            }
           }
         } else {
           group.addTask(executorPreference: executor) { try await self.run(body) }

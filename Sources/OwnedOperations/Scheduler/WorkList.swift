@@ -179,12 +179,17 @@ struct WorkList: ~Copyable {
       (Chunk.items(of: first) + Int(first.pointee.start)).moveInitialize(from: source, count: returned)
       return
     }
-    let chunk = Chunk.allocate(capacity: Int32(returned))
-    Chunk.items(of: chunk).moveInitialize(from: source, count: returned)
-    chunk.pointee.end = Int32(returned)
-    chunk.pointee.next = first
-    first = chunk
-    if last == nil { last = chunk }
+    var left = returned
+    while left > 0 {
+      let size = min(left, Int(Chunk.largest))
+      left -= size
+      let chunk = Chunk.allocate(capacity: Int32(size))
+      Chunk.items(of: chunk).moveInitialize(from: source + left, count: size)
+      chunk.pointee.end = Int32(size)
+      chunk.pointee.next = first
+      first = chunk
+      if last == nil { last = chunk }
+    }
   }
 
   /// Takes those items out that are not kept, and leaves the others in order. Linear.

@@ -102,7 +102,9 @@ package final class DrivenCall: Sendable {
 }
 
 extension ThreadSlot {
-  private static let all: [ThreadSlot] = [.worker, .queue, .blockingObserver, .operation, .ownerBody, .hookRun, .chainRelease]
+  private static let all: [ThreadSlot] = [
+    .worker, .queue, .blockingObserver, .operation, .ownerBody, .hookRun, .chainRelease, .taskStep,
+  ]
 
   /// Runs the body with nothing in any slot.
   static func withNone<Result>(_ body: () -> Result) -> Result {

@@ -18,7 +18,7 @@ enum ThreadSlot: Int32 {
   case lookingFor
   /// See `AdaptiveSpin`.
   case waits
-  /// The executor, of this package's, for which the thread runs a step of a task.
+  /// See `OwnTaskStep`.
   case taskStep
   case parking
   /// The `ModelThread` of a run of the model checker.

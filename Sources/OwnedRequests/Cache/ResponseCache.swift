@@ -1,4 +1,5 @@
 import Foundation
+import OwnedOperations
 
 #if canImport(FoundationNetworking)
   import FoundationNetworking
@@ -283,11 +284,12 @@ public final class ResponseCache: Sendable {
   ///   waiting than is kept. Such entries are in memory alone, if they fit.
   /// - Complexity: linear in what has yet to be written.
   public func flush() async throws {
-    await withCheckedContinuation { continuation in
+    await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+      let task = SuspendedTask(continuation)
       writes.async { [state, directory] in
         // What has come since the call is written, too: it may have come in the place of what was there.
         if let directory { Self.write(upTo: state.withLock { $0.number }, state, directory) }
-        continuation.resume()
+        task.resume()
       }
       state.withLock { $0.flushes += 1 }
     }

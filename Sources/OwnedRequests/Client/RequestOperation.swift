@@ -257,11 +257,12 @@ public final class RequestOperation<Value: Sendable>: OwnedOperation, @unchecked
     }
     return await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
+        let task = SuspendedTask(continuation)
         let isCancelled = Task.isCancelled
         var isOver = false
         let result = record.withLock { record -> Outcome? in
           isOver = record.isSettled || record.preview != nil || isCancelled
-          if !isOver { record.waiters[id] = SuspendedTask(continuation) }
+          if !isOver { record.waiters[id] = task }
           return record.isSettled ? record.result : record.preview
         }
         if isOver {
