@@ -151,6 +151,30 @@ import Testing
     #expect(queue.statistics.cancelled == 1_000)
   }
 
+  /// In a queue that can't go on, beside barriers that stay.
+  @Test(arguments: [1, 3, 40]) func barriersThatComeAndGoLeaveNothing(alive: Int) {
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    let (stays, ran) = (OwnerLifetime(), Counter())
+    var tokens: [OwnerLifetime.Token] = []
+    for number in 0..<5_000 {
+      let token = OwnerLifetime.Token()
+      queue.addBarrier(lifetime: token.lifetime) { Issue.record("it ran") }
+      if number % 1_000 == 500 { queue.addBarrier(lifetime: stays) { ran.add() } }
+      if number % 1_000 == 700 { queue.addBarrierBlock { ran.add() } }
+      tokens.append(token)
+      if tokens.count > alive { tokens.removeFirst().lifetime.end() }
+      if number % 100 == 99 { LifetimeReaper.waitUntilIdle() }
+    }
+    for token in tokens { token.lifetime.end() }
+    LifetimeReaper.waitUntilIdle()
+    // No more than a hundred are told of at a time.
+    #expect(queue.core.read { $0.phases.count } < 600)
+    queue.isSuspended = false
+    #expect(queue.becomesIdle())
+    #expect(ran.value == 10)
+  }
+
   /// One owner's turn, with many jobs, is in front of the void ones, and the next owner's behind them.
   @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin])
   func ownersThatComeAndGoBehindOneThatStaysLeaveNothing(fairness: OwnerFairness) {

@@ -33,6 +33,27 @@ import Testing
     #expect(plain.isReady)
   }
 
+  /// The reaper comes late, and doesn't hold it.
+  @Test(arguments: [false, true]) func oneThatNobodyElseHoldsFinishesAllTheSame(isOneOfSeveral: Bool) {
+    let (queue, lifetime) = (OwnerScopedQueue(), OwnerLifetime())
+    let completed = DispatchSemaphore(value: 0)
+    LifetimeReaper.hold(lifetime)
+    do {
+      let operation = OwnedBlockOperation(lifetime: lifetime) { Issue.record("has run for an owner that had ended") }
+      operation.completionBlock = { completed.signal() }
+      lifetime.end()
+      if isOneOfSeveral {
+        queue.addOperations([operation], waitUntilFinished: true)
+      } else {
+        queue.addOperation(operation)
+      }
+    }
+    #expect(completed.waitUntilSignalled())
+    #expect(queue.statistics.skippedForEndedOwners == 1)
+    LifetimeReaper.resume(lifetime)
+    LifetimeReaper.waitUntilIdle()
+  }
+
   /// Whatever became of it before, and whether the reaper has been there: an ended owner's operation is skipped.
   @Test func whateverTheOwnerLeavesBehindIsSkipped() {
     let lifetime = OwnerLifetime()

@@ -73,10 +73,12 @@ extension OwnedOperation {
       }
     }
 
-    /// To be called once, outside locks. Nobody will start an operation that is refused for its owner's end. Plain ones that depend on it
-    /// must hear of its finish all the same.
+    /// To be called once, outside locks. Nobody will start an operation that is refused for its owner's end. It finishes here, unless the
+    /// reaper comes first: nobody else may hold it, and it would go before that. Plain ones that depend on it must hear of its finish, too.
     func settle() {
-      if reason == .ownerEnded { operation.noteRefusal() }
+      guard reason == .ownerEnded else { return }
+      operation.noteRefusal()
+      operation.lifetimeDidEnd()
     }
 
     var description: String { error.description }

@@ -12,6 +12,17 @@ struct BarrierPhaseList: RandomAccessCollection {
 
   mutating func append(_ phase: BarrierPhase) { phases.append(phase) }
 
+  /// Takes out those that are neither the first nor the last, and that the condition holds for. Linear.
+  mutating func removeInTheMiddle(where isToGo: (BarrierPhase) -> Bool) -> [BarrierPhase] {
+    var (kept, gone): (ContiguousArray<BarrierPhase?>, [BarrierPhase]) = ([], [])
+    for index in indices {
+      let phase = self[index]
+      if index > startIndex, index < endIndex - 1, isToGo(phase) { gone.append(phase) } else { kept.append(phase) }
+    }
+    (phases, first) = (kept, 0)
+    return gone
+  }
+
   mutating func removeFirst() -> BarrierPhase {
     let phase = self[0]
     phases[first] = nil

@@ -22,6 +22,7 @@ extension Scheduler {
   /// What is added from now on waits for everything before it.
   private mutating func closeLastPhase() {
     phases[phases.count - 1].isClosed = true
+    dropEmptyPhases()
     appendPhase()
   }
 }

@@ -91,6 +91,9 @@ struct Scheduler: ~Copyable {
   private(set) var phases: BarrierPhaseList
   /// One that is over, to be used again: half of what a barrier costs is the memory of its phase.
   private var formerPhase: BarrierPhase?
+  /// When there are more, empty ones are looked for.
+  private var mostPhases = Self.fewPhases
+  private static let fewPhases = 16
   var pool = ChunkPool()
   /// Those of `yielded` whose wait is over, and who need a permit to go on.
   var returning = ReturningList()
@@ -314,6 +317,15 @@ struct Scheduler: ~Copyable {
   /// After barriers were cancelled: a barrier in the middle that is gone no longer separates anything, but stays until its turn.
   mutating func dropClosedPhases() {
     while phases.count > 1, phases[0].barrier == nil, isBarrierDue { advance() }
+  }
+
+  /// Those in the middle whose work was cancelled separate nothing. In a queue that can't go on there would be one for each barrier whose
+  /// owner has come and gone. Amortised constant.
+  mutating func dropEmptyPhases() {
+    guard phases.count > mostPhases else { return }
+    let empty = phases.removeInTheMiddle { $0.isClosed && $0.barrier == nil && $0.unfinished == 0 && $0.executing == 0 }
+    for phase in empty { deferredReleases += phase.removeAllOwnerQueues() }
+    mostPhases = Swift.max(Self.fewPhases, phases.count * 2)
   }
 
   mutating func nextSerial() -> UInt64 {
