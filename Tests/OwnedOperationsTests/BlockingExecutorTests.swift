@@ -13,9 +13,7 @@ import Testing
   private final class BlockingExecutor: TaskExecutor {
     let gate = Gate()
     private let isToBlock = Atomic(false)
-    private let threads: DispatchQueue
-
-    init(isSerial: Bool = false) { threads = DispatchQueue(label: "executor", attributes: isSerial ? [] : .concurrent) }
+    private let threads = DispatchQueue(label: "executor", attributes: .concurrent)
 
     /// The next job is held up where it comes from.
     func blocks() { isToBlock.store(true, ordering: .releasing) }
@@ -202,31 +200,51 @@ import Testing
     goesOn(first)
   }
 
-  // MARK: Many tasks
+  // MARK: Other tasks of the executor
 
-  /// While the executor blocks it has one thread, and its tasks keep their order.
-  @Test func theTasksOfAnExecutorGoOnOneAfterTheOther() {
+  @Test func otherTasksGoOn() {
     queue.isSuspended = true
     let owner = OwnerLifetime()
     queue.async(lifetime: owner) {}
-    let order = Journal<Int>()
     let isOver = DispatchSemaphore(value: 0)
-    let serial = BlockingExecutor(isSerial: true)
-    for number in 0..<100 {
-      Task(executorPreference: serial) { [queue] in
+    for number in 0..<50 {
+      Task(executorPreference: executor) { [queue] in
         await queue.finished(ownedBy: owner)
-        order.write(number)
         isOver.signal()
       }
       #expect(eventually { queue.snapshot.waits == number + 1 })
     }
-    serial.blocks()
+    executor.blocks()
     queue.isSuspended = false
-    #expect(serial.gate.hasBegun())
+    #expect(executor.gate.hasBegun())
+    for _ in 0..<49 { #expect(isOver.waitUntilSignalled()) }
+    goesOn(isOver)
+  }
+
+  /// The runtime resumes no task while a cancellation handler of it is called, and this one waits for another task.
+  @Test func otherTasksGoOnWhileOneIsBeingCancelled() {
+    queue.isSuspended = true
+    let operations = (0..<2).map { _ in queue.addOperation(lifetime: .forTests) {} }
+    let (isOver, handlerRuns, otherIsOver) = (Event(), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let one = Task(executorPreference: executor) {
+      await withTaskCancellationHandler {
+        try? await operations[0].finishedUnlessCancelled()
+      } onCancel: {
+        handlerRuns.signal()
+        #expect(otherIsOver.waitUntilSignalled())
+      }
+      isOver.happen()
+    }
+    Task(executorPreference: executor) {
+      await operations[1].finished()
+      otherIsOver.signal()
+    }
+    #expect(eventually { operations.allSatisfy { $0.waiterCount == 1 } })
+    Thread.detachNewThread { one.cancel() }
+    #expect(handlerRuns.waitUntilSignalled())
+    queue.isSuspended = false
+    #expect(isOver.happens())
     #expect(queue.becomesIdle())
-    serial.gate.open()
-    for _ in 0..<100 { #expect(isOver.waitUntilSignalled()) }
-    #expect(order.entries == Array(0..<100))
   }
 
   // MARK: Executors of the package's

@@ -73,12 +73,9 @@ extension OwnedOperation {
       }
     }
 
-    /// To be called once, outside locks. Nobody will start an operation that is refused for its owner's end. It finishes here, unless the
-    /// reaper comes first: nobody else may hold it, and it would go before that. Plain ones that depend on it must hear of its finish, too.
+    /// To be called once, outside locks.
     func settle() {
-      guard reason == .ownerEnded else { return }
-      operation.noteRefusal()
-      operation.lifetimeDidEnd()
+      if reason == .ownerEnded { operation.settleRefusal() }
     }
 
     var description: String { error.description }
@@ -128,6 +125,14 @@ extension OwnedOperation {
     if word.phase == .executing { return .alreadyExecuting }
     if !isOwnerAlive { return .ownerEnded }
     return word.isFinished || word.contains(.finishClaimed) ? .alreadyFinished : .alreadyEnqueued
+  }
+
+  /// Nobody will start an operation that is refused for its owner's end. Plain ones that depend on it must hear of its finish all the same.
+  ///
+  /// The reaper, which comes by later, doesn't hold it. If nobody else does, it would go before that, unfinished.
+  final func settleRefusal() {
+    noteRefusal()
+    if !load().isFinished { DeferredCalls.add { self.lifetimeDidEnd() } }
   }
 
   /// It may have finished, or be about to: one of the two sees the other's bit, and tells Foundation.

@@ -11,7 +11,7 @@ package enum BackgroundWork {
     let end = DispatchTime.now() + .seconds(seconds)
     for _ in 0..<mostRounds {
       guard !(LifetimeReaper.isIdle && DeferredCalls.isIdle && DeferredReleases.isIdle) else { return }
-      for pass in [LifetimeReaper.pass, DeferredCalls.add, DeferredReleases.pass] {
+      for pass in [LifetimeReaper.pass, DeferredCalls.add, DeferredReleases.pass, DeferredCalls.resume] {
         let signal = Semaphore()
         pass { signal.signal() }
         guard signal.wait(until: end) else { return }

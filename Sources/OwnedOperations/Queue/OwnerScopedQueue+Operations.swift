@@ -29,6 +29,7 @@ extension OwnerScopedQueue: OperationScheduler {
     if let refusal = attach(scheduled) {
       for case let proxy as PlainOperationProxy in scheduled { proxy.abandon() }
       refusal.settle()
+      for operation in scheduled where !operation.isOwnerAlive && operation !== refusal.operation { operation.settleRefusal() }
       throw refusal.error
     }
     for operation in scheduled { operation.lifetime.ownerHold?.lookAgainIfHeldBack() }

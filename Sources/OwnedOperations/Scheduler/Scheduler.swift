@@ -299,6 +299,7 @@ struct Scheduler: ~Copyable {
   mutating func advance() {
     isBarrierRunning = false
     if phases.count == 1 { appendPhase() }
+    if phases.count <= 2 { mostPhases = Self.fewPhases }
     let former = phases.removeFirst()
     deferredReleases += former.removeAllOwnerQueues()
     formerPhase = former

@@ -73,6 +73,14 @@ enum DeferredReleases {
 /// Runs as ``DeferredReleases`` release: in order, on threads of ours, and held up by no other call for longer than a few milliseconds.
 package enum DeferredCalls {
   private static let relay = Relay()
+  #if OWNED_OPERATIONS_MODEL
+    private static var resumptions: Relay { relay }
+    private static var relays: [Relay] { [relay] }
+  #else
+    /// One that blocks has a thread, and there may be as many as tasks wait: they hold up nothing else.
+    private static let resumptions = Relay()
+    private static let relays = [relay, resumptions]
+  #endif
 
   private final class Call: RelayBatch, @unchecked Sendable {  // `body` belongs to the one step
     private var body: (@Sendable () -> Void)?
@@ -90,12 +98,15 @@ package enum DeferredCalls {
     relay.add(Call(body))
   }
 
+  /// The same, to hand a task to its executor: see ``SuspendedTask``.
+  static func resume(_ body: @escaping @Sendable () -> Void) { resumptions.add(Call(body)) }
+
   /// For tests. Returns when all calls have returned. Not from inside one.
-  static func waitUntilIdle() { relay.waitUntilIdle() }
+  static func waitUntilIdle() { for relay in relays { relay.waitUntilIdle() } }
 
   /// For tests.
-  static var isIdle: Bool { relay.isAtRest }
-  static var handedOverCount: Int { relay.handedOverCount }
+  static var isIdle: Bool { relays.allSatisfy { $0.isAtRest } }
+  static var handedOverCount: Int { relays.reduce(0) { $0 + $1.handedOverCount } }
 }
 
 /// The elements of an array, to be taken one by one, each by whoever claims its index.
