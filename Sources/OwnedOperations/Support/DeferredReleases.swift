@@ -74,6 +74,7 @@ enum DeferredReleases {
 package enum DeferredCalls {
   private static let relay = Relay()
   #if OWNED_OPERATIONS_MODEL
+    // The threads of another would be explored, too, and are as these.
     private static var resumptions: Relay { relay }
     private static var relays: [Relay] { [relay] }
   #else
