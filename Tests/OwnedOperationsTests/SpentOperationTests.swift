@@ -54,7 +54,8 @@ import Testing
     } make: {
       OwnedBlockOperation(owner: screen) {}
     }
-    #expect(queue.core.spentOperations.load() != nil)
+    let hasTray = queue.core.spentOperations.object != nil
+    #expect(hasTray)
   }
 
   /// What would run code of the user's goes where it was run: an end of the lifetime, a dependency that is an object of the user's.

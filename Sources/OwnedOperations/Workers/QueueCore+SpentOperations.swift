@@ -1,5 +1,3 @@
-import Synchronization
-
 /// Operations that have been run and are no more than memory, on their way back to who adds others (`ReturnTray`).
 ///
 /// An operation is seven allocations of Foundation's and one of ours. While one thread makes operations and another runs them, a third of
@@ -10,19 +8,20 @@ import Synchronization
 /// - A worker that finds no more work lets go of all, before it leaves. If a body takes long meanwhile, a timer does.
 extension QueueCore {
   /// On a worker's thread, which holds the operation.
-  func giveBack(_ operation: OwnedOperation, turn: UInt) { (spentOperations.load() ?? makeTray()).put(operation, turn: turn) }
+  func giveBack(_ operation: OwnedOperation, turn: UInt) {
+    spentOperations.object(madeBy: { Self.makeTray() }).with { $0.put(operation, turn: turn) }
+  }
 
   /// By who has added so many operations.
-  func takeBackOne(turn: Int) { spentOperations.load()?.take(turn: UInt(truncatingIfNeeded: turn)) }
+  func takeBackOne(turn: Int) { spentOperations.object?.with { $0.take(turn: UInt(truncatingIfNeeded: turn)) } }
 
-  func takeBackAll() { spentOperations.load()?.takeAll() }
+  func takeBackAll() { spentOperations.object?.with { $0.takeAll() } }
 
-  private func makeTray() -> ReturnTray<OwnedOperation> {
-    spentOperations.storeIfNil(
-      ReturnTray { operation in
-        // Somebody else may hold it, and have added something meanwhile.
-        if operation.keepsNothing { return }
-        DeferredReleases.add(consume operation)
-      })
+  private static func makeTray() -> ReturnTray<OwnedOperation> {
+    ReturnTray { operation in
+      // Somebody else may hold it, and have added something meanwhile.
+      if operation.keepsNothing { return }
+      DeferredReleases.add(consume operation)
+    }
   }
 }

@@ -22,7 +22,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   private let hintMemory = QueueHint.makeMemory()
   let hint: QueueHint
   /// Made when there is the first one. See `giveBack`.
-  let spentOperations = AtomicLazyReference<ReturnTray<OwnedOperation>>()
+  let spentOperations = ObjectMadeOnce<ReturnTray<OwnedOperation>>()
   /// The queue, which keeps the core. This and what follows is written once, before anybody else has the core.
   private(set) unowned(unsafe) var host: (any QueueHost)?
   /// The queue, for who keeps it.
