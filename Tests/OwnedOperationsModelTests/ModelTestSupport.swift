@@ -306,7 +306,10 @@ final class ModelScheduler: OperationScheduler, @unchecked Sendable {  // the ba
   func operationDidBecomeReady(_ operation: OwnedOperation) { announcements += 1 }
   func operationMayHaveBecomeReady(_ operation: OwnedOperation) {}
   func operationDidBegin() {}
-  func operationDidFinish(_ operation: OwnedOperation) { finishes += 1 }
+  func operationDidFinish(_ operation: OwnedOperation) -> Bool {
+    finishes += 1
+    return false
+  }
   func operation(_ operation: OwnedOperation, didChangePriorityFrom old: Operation.QueuePriority) {}
   func beginTaskWait(of operation: OwnedOperation) {
     place.pass()

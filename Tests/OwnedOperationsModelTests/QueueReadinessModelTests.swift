@@ -148,6 +148,35 @@ import Testing
     }
   }
 
+  private final class WeakOperation: @unchecked Sendable {  // written before it is shared
+    weak var operation: OwnedOperation?
+  }
+
+  /// An operation that nobody has hold of finishes unheard. Who knows it weakly may still come, and make a plain one depend on it.
+  @Test func whatIsBehindAnOperationThatIsKnownWeaklyRuns() {
+    ModelExplorer("queue: add, let go | depend on it, known weakly").exploreQueue(preemptions: 1) { run, scene in
+      let known = WeakOperation()
+      let holder = Holder(scene.operation())
+      known.operation = holder.object
+      let plain = BlockOperation {}
+      let place = ModelPoint()
+      run.concurrently(
+        ("adder", { if let operation = holder.object.take() { scene.queue.addOperation(operation) } }),
+        (
+          "dependent",
+          {
+            place.pass()
+            guard let operation = known.operation else { return }
+            operation.lock.withLock {}
+            plain.addDependency(operation)
+          }
+        ))
+      run.wait("what it depends on") { plain.isReady }
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
   /// Of a plain operation nobody hears but by asking it.
   @Test func aPlainOperationIsCancelledWhileItWaits() {
     ModelExplorer("queue: add, wait | cancel of a plain operation", earlyTimeouts: 1, timePasses: true).exploreQueue(preemptions: 1) {

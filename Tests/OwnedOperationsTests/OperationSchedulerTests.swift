@@ -13,7 +13,10 @@ struct OperationSchedulerTests {
     func operationDidBecomeReady(_ operation: OwnedOperation) { journal.write("ready") }
     func operationMayHaveBecomeReady(_ operation: OwnedOperation) { journal.write("may be ready") }
     func operationDidBegin() {}
-    func operationDidFinish(_ operation: OwnedOperation) { journal.write("finished \(operation.isFinished)") }
+    func operationDidFinish(_ operation: OwnedOperation) -> Bool {
+      journal.write("finished \(operation.isFinished)")
+      return false
+    }
     func operation(_ operation: OwnedOperation, didChangePriorityFrom old: Operation.QueuePriority) {
       journal.write("from \(old.rawValue)")
     }

@@ -100,4 +100,68 @@ import Testing
     queue.waitUntilAllOperationsAreFinished()
     #expect(eventually { operations.allSatisfy { $0.operation == nil } })
   }
+
+  // MARK: What nobody else knows finishes unheard
+
+  /// Whether plain operations that depend on it from now on would hear of its finish.
+  private func isHeardByThoseWhoComeLater(_ operation: Operation) -> Bool {
+    let later = Operation()
+    later.addDependency(operation)
+    return later.isReady
+  }
+
+  /// Who starts an operation has it, and may go on with it.
+  @Test func anOperationThatIsStartedByHandIsHeard() {
+    let operation = OwnedBlockOperation(owner: screen) {}
+    operation.start()
+    #expect(isHeardByThoseWhoComeLater(operation))
+  }
+
+  /// Also if it is in a queue, and if that is done inside of other work of the same queue.
+  @Test func anOperationOfAQueueThatIsStartedByHandIsHeard() {
+    let isHeard = Event()
+    queue.addOperation(
+      OwnedBlockOperation(owner: screen) { [self] in
+        let inner = OwnedBlockOperation(owner: screen) {}
+        queue.addOperation(inner)  // one at a time: it waits
+        inner.start()
+        if isHeardByThoseWhoComeLater(inner) { isHeard.happen() }
+      })
+    #expect(queue.becomesIdle())
+    #expect(isHeard.isPast)
+  }
+
+  /// Nobody has it but its body, which gives it to somebody.
+  @Test func anOperationThatItsBodyHandsOnIsHeard() throws {
+    let (body, somebody) = (Place(), Place())
+    body.put(OwnedBlockOperation(owner: screen) { somebody.put(body.take()) })
+    if let operation = body.take() {
+      body.put(operation)
+      queue.addOperation(operation)
+    }
+    #expect(queue.becomesIdle())
+    let operation = try #require(somebody.take())
+    // The queue is told first.
+    let isHeard = eventually { [self] in isHeardByThoseWhoComeLater(operation) }
+    #expect(isHeard)
+  }
+
+  private final class Place: Sendable {
+    private let operation = Locked<OwnedOperation?>(nil)
+    func put(_ operation: OwnedOperation?) { self.operation.withLock { $0 = operation } }
+    func take() -> OwnedOperation? { operation.withLock { $0.take() } }
+  }
+
+  /// A plain operation that depends on it has it, though nobody else does; many, because its finish may come before, after, or meanwhile.
+  @Test func whoDependsOnAnOperationThatNobodyElseHasHearsOfIt() {
+    let plainOnes = OperationQueue()
+    for _ in 0..<2_000 {
+      let (plain, operation) = (BlockOperation {}, OwnedBlockOperation(owner: screen) {})
+      plain.addDependency(operation)
+      plainOnes.addOperation(plain)
+      queue.addOperation(operation)
+    }
+    let allHaveRun = returns { plainOnes.waitUntilAllOperationsAreFinished() }
+    #expect(allHaveRun)
+  }
 }

@@ -7,6 +7,9 @@
       willChangeValue(forKey: key.rawValue)
       didChangeValue(forKey: key.rawValue)
     }
+
+    /// Whether somebody may hear of the finish: always, because whoever observes a key needs no reference.
+    final var mayBeHeardFinishing: Bool { true }
   }
 
   /// How a ``FinishSentinel`` watches: it observes `isFinished`.

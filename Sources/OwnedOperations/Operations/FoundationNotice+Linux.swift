@@ -9,6 +9,16 @@
       case .isExecuting, .isCancelled: break
       }
     }
+
+    /// Whether somebody may hear of the finish by the base class, now or later: a plain operation that depends on this one or will do so.
+    /// For that it has to have a reference. To tell it takes five locks and a tenth of all the time that an operation costs.
+    ///
+    /// Asked by a thread that has one and lets go of it without having run any more code of the user's. If there is no other, strong or
+    /// weak, nobody can come by one. No memory order is needed: whoever else had a reference, and let go of it, has none to ask with.
+    final var mayBeHeardFinishing: Bool {
+      if Mutation.weakReferencesAreDeaf.isOn, Borrowed(self).referenceCount == 1 { return !endsWithItsFinish }
+      return !endsWithItsFinish || !Borrowed(self).hasOneReference
+    }
   }
 
   /// How a ``FinishSentinel`` watches: it depends on the operation, whose finish makes the base class ask it `isReady`.

@@ -17,7 +17,9 @@ protocol OperationScheduler: AnyObject, Sendable {
   func operationDidBegin()
 
   /// `isFinished` is visible and dependents have been released. Once for each operation attached, before its completion block; any thread.
-  func operationDidFinish(_ operation: OwnedOperation)
+  /// - Returns: whether this thread has begun the operation for the scheduler, which lets go of it when the start has returned. From now on
+  ///   the scheduler has no other reference to it.
+  func operationDidFinish(_ operation: OwnedOperation) -> Bool
 
   /// Whether some of its work may have to wait for all that was added before. Any thread, outside locks.
   var hasBarriers: Bool { get }

@@ -46,6 +46,7 @@ public final class OwnedBlockOperation: OwnedOperation, @unchecked Sendable {  /
     if let body = takeBody() { DeferredReleases.add(consume body) }
   }
   override var isSpent: Bool { load().isFinished && keepsNothing }
+  override var endsWithItsFinish: Bool { true }
   override var mayHaveCondition: Bool { false }
   override var ignoresCancellation: Bool { true }
 }

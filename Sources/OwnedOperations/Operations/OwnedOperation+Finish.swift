@@ -41,8 +41,10 @@ extension OwnedOperation {
     let failure = change.new.isCancelled || change.new.contains(.failed) ? DependencyFailure(self) : nil
     if let first = leftovers.firstDependent { release(first, failure, &aftermath) }
     for dependent in leftovers.dependents { release(dependent, failure, &aftermath) }
-    if change.new.contains(.attached) { leftovers.scheduler?.operationDidFinish(self) }
-    if change.new.contains(.wasStarted) || change.new.contains(.attached) || change.new.contains(.refused) { tellFoundationOfFinish() }
+    let isInHand = change.new.contains(.attached) ? leftovers.scheduler?.operationDidFinish(self) ?? false : false
+    if change.new.contains(.wasStarted) || change.new.contains(.attached) || change.new.contains(.refused) {
+      if !isInHand || mayBeHeardFinishing { tellFoundationOfFinish() }
+    }
     for waiter in leftovers.waiters { waiter.wake() }
     if change.new.contains(.isObserved) { aftermath.announceChanges(of: self) }
     if change.turned(.cancelClaimed) { aftermath.announceCancellation(of: self) }

@@ -16,7 +16,7 @@ import Synchronization
 /// and they on it. The operation holds the lifetime of its owner, never the owner. All members may be used from any thread. The flags and
 /// ``state`` are views of a single word, and never contradict each other. The locks of the base class are left alone from creation to
 /// finish, except where Foundation has to be told. On Linux the base class takes five, one after the other, to hear that an operation has
-/// finished.
+/// finished; it isn't told of one that nobody has a reference to any more.
 ///
 /// Foundation's rules hold, with these differences:
 /// - Calls for which Foundation stops the process are reported on standard error and ignored: `start()` twice, `start()` before the
@@ -142,6 +142,9 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// Lets go of what the kind of operation has stored of its work. It hands that to ``DeferredReleases``, because the caller must not wait
   /// for deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}
+
+  /// Whether the start runs no code of the user's once it has finished, so that none gets the operation from there.
+  var endsWithItsFinish: Bool { false }
 
   /// Whether it has finished, and whoever lets go of the last reference to it runs no code of the user's.
   var isSpent: Bool { false }

@@ -109,7 +109,7 @@ extension OwnerScopedQueue: OperationScheduler {
 
   func operationDidBegin() { begunOperations.add() }
 
-  func operationDidFinish(_ operation: OwnedOperation) {
+  func operationDidFinish(_ operation: OwnedOperation) -> Bool {
     ThreadSlot.blockingObserver.object(BlockingObserver.self)?.bodyDidEnd(of: operation)
     let isFromElsewhere = Worker.current?.operationInside != ObjectIdentifier(operation)
     let hasRunOut = core.mutate { scheduler, _ in
@@ -117,6 +117,7 @@ extension OwnerScopedQueue: OperationScheduler {
       return scheduler.hasRunOut
     }
     if hasRunOut { core.noteIdle() }
+    return !isFromElsewhere
   }
 
   // MARK: Waits of tasks

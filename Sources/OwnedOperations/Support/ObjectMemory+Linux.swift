@@ -69,6 +69,10 @@
     @inline(__always)  // asked for each job that is run
     var referenceCount: Int { Int(coo_reference_count(address)) }
 
+    /// Whether the reference that the caller knows of is the only one, strong, unowned and weak ones all told. Then no other can come to be
+    /// but from it. Writes nothing.
+    var hasOneReference: Bool { coo_has_one_reference(address) }
+
     /// Whether the object's last strong reference has gone. The memory must still be there.
     var isDeinitialising: Bool { coo_is_deinitialising(address) }
   }

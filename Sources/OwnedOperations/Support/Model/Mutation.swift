@@ -27,6 +27,8 @@ enum Mutation: String, CaseIterable {
   case takenBackStaysAttached  // oneOperationIsAddedToTwoQueues
   /// Nobody tells those who depend on it of the finish of an operation that was refused for its owner's end.
   case refusalTellsNobody  // whatIsBehindAnOperationRunsWhoeverIsFirst
+  /// An operation that is known weakly finishes as one that nobody knows.
+  case weakReferencesAreDeaf  // whatIsBehindAnOperationThatIsKnownWeaklyRuns
 
   // Dependencies: DependencyModelTests
   /// A dependency can be resolved before it is counted.
