@@ -97,7 +97,8 @@ extension OwnerScopedQueue: TaskExecutor {
     let turn = QueueTurn(lifetime: lifetime, holding)
     add(turn, priority)
     let result = TurnResult<T>()
-    try await run(turn) { result.value = try await turn.call(body) }
+    defer { result.release() }
+    try await run(turn) { result.set(try await turn.call(body)) }
     return try result.get()
   }
 
@@ -134,25 +135,53 @@ extension OwnerScopedQueue: TaskExecutor {
   /// Runs a body in the place that was taken for it, and returns what it returns when it is over.
   func run<T: Sendable>(_ turn: QueueTurn, _ body: @escaping @Sendable () async throws -> T) async throws -> T {
     let result = TurnResult<T>()
-    try await run(turn) { result.value = try await body() }
+    defer { result.release() }
+    try await run(turn) { result.set(try await body()) }
     return try result.get()
   }
 
   nonisolated(nonsending) private func run(_ turn: QueueTurn, _ body: @escaping QueueTurn.Body) async throws {
-    // If this is the task of an operation, that one may have to make room when the body waits.
-    let waiter = OperationTask.current.map { _ in WaitingTask() }
-    if let waiter { _ = turn.addWaiter(waiter) }
+    guard OperationTask.current != nil else { return try await turn.run(in: self, body) }
+    // This is the task of an operation, which may have to make room when the body waits.
+    let waiter = WaitingTask()
+    _ = turn.addWaiter(waiter)
     try await WaitTarget.operation(turn).whileWaiting(toldBy: waiter) { try await turn.run(in: self, body) }
   }
 }
 
 /// What a body has returned. It is written in the body's task, and read when that is over.
-private final class TurnResult<T: Sendable>: Sendable {
-  nonisolated(unsafe) var value: T?  // see above
+///
+/// Memory, because the metadata of a generic class would be looked up for each use, four times a body. It is let go of by `release`.
+private struct TurnResult<T: Sendable>: @unchecked Sendable {  // see above
+  private struct Header {
+    var isSet = false
+  }
+
+  private let memory: UnsafeMutableRawPointer
+
+  init() {
+    memory = .allocate(byteCount: Self.offset + MemoryLayout<T>.size, alignment: max(MemoryLayout<T>.alignment, 16))
+    memory.initializeMemory(as: Header.self, to: Header())
+  }
+
+  private static var offset: Int { max(MemoryLayout<T>.alignment, 16) }
+  private var header: UnsafeMutablePointer<Header> { memory.assumingMemoryBound(to: Header.self) }
+  private var value: UnsafeMutablePointer<T> { (memory + Self.offset).assumingMemoryBound(to: T.self) }
+
+  /// Once at most.
+  func set(_ value: T) {
+    (memory + Self.offset).initializeMemory(as: T.self, to: value)
+    header.pointee.isSet = true
+  }
 
   func get() throws -> T {
-    guard let value else { throw CancellationError() }
-    return value
+    guard header.pointee.isSet else { throw CancellationError() }
+    return value.pointee
+  }
+
+  func release() {
+    if header.pointee.isSet { value.deinitialize(count: 1) }
+    memory.deallocate()
   }
 }
 
