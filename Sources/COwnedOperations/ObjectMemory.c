@@ -7,13 +7,14 @@ extern _Bool swift_isDeallocating(void *object);
 extern void *swift_tryRetain(void *object);
 
 extern size_t swift_retainCount(void *object);
-extern size_t swift_unownedRetainCount(void *object);
-extern size_t swift_weakRetainCount(void *object);
 
 size_t coo_reference_count(void *object) { return swift_retainCount(object); }
-_Bool coo_has_one_reference(void *object) {
-  // The strong references together count as one unowned, and the unowned together as one weak.
-  return swift_retainCount(object) == 1 && swift_unownedRetainCount(object) == 1 && swift_weakRetainCount(object) == 1;
+uint64_t coo_reference_word(void *object) {
+#if defined(__LP64__)
+  return __atomic_load_n((uint64_t *)object + 1, __ATOMIC_RELAXED);  // behind the pointer to its class
+#else
+  return 0;
+#endif
 }
 _Bool coo_is_deinitialising(void *object) { return swift_isDeallocating(object); }
 void *coo_try_retain(void *object) { return swift_tryRetain(object); }

@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 @testable import OwnedOperations
@@ -14,6 +15,7 @@ import Testing
     }
 
     override var isAsynchronous: Bool { true }
+    override var isUnknown: Bool { !wasGivenOut }
     override func perform() { came.signal() }
     override func didCancel(_ reason: CancellationReason) { came.signal() }
   }
@@ -76,6 +78,27 @@ import Testing
     } atEnd: { run, scene in
       run.expect(scene.bodies.decisionsAfterEnd == 0, "its body began after the end")
       run.expect(scene.queue.shows { $0.detached == 0 }, "the turn's permit is lost")
+    }
+  }
+
+  /// A turn that nobody knows finishes unheard. The queue lists it for whoever asks.
+  @Test func whatIsBehindATurnThatWasListedRuns() {
+    ModelExplorer("queue: take a turn | depend on it, listed").exploreQueue { run, scene in
+      let turn = Turn(lifetime: scene.lifetime)
+      let plain = BlockOperation {}
+      run.concurrently(
+        ("turn", { Self.take(turn, of: scene) }),
+        (
+          "dependent",
+          {
+            guard let operation = scene.queue.operations.first else { return }
+            turn.lock.withLock {}
+            plain.addDependency(operation)
+          }
+        ))
+      run.wait("what it depends on") { plain.isReady }
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
     }
   }
 }

@@ -164,4 +164,72 @@ import Testing
     let allHaveRun = returns { plainOnes.waitUntilAllOperationsAreFinished() }
     #expect(allHaveRun)
   }
+
+  /// Nobody else has it, but observers get it, after its finish and before.
+  @Test(arguments: [OperationState.finished, .executing]) func anOperationThatIsObservedIsHeard(_ state: OperationState) {
+    let isHeard = Event()
+    func add() {
+      let operation = OwnedBlockOperation(owner: screen) {}
+      _ = operation.observe(\.state, owner: screen) { [self] _, operation, _ in
+        guard operation.state == state else { return }
+        operation.finish()
+        if isHeardByThoseWhoComeLater(operation) { isHeard.happen() }
+      }
+      queue.addOperation(operation)
+    }
+    add()
+    #expect(isHeard.happens())
+  }
+
+  /// While its body runs, that knows it without a reference.
+  @Test func anOperationThatItsBodyFinishesIsHeard() {
+    final class Known: @unchecked Sendable {  // written before it is shared
+      unowned(unsafe) var operation: OwnedOperation?
+    }
+    let known = Known()
+    let isHeard = Event()
+    func add() {
+      let operation = OwnedBlockOperation(owner: screen) { [self] in
+        known.operation?.finish()
+        if let operation = known.operation, isHeardByThoseWhoComeLater(operation) { isHeard.happen() }
+      }
+      known.operation = operation
+      queue.addOperation(operation)
+    }
+    add()
+    #expect(queue.becomesIdle())
+    #expect(isHeard.isPast)
+  }
+
+  #if !canImport(ObjectiveC)
+    /// One look tells one reference from more, of whatever kind.
+    @Test func allKindsOfReferencesAreSeen() {
+      func make() -> Retained<OwnedOperation> { Retained(OwnedBlockOperation(owner: screen) {}) }
+      let operation = make()
+      defer { operation.release() }
+      let known = operation.borrowed
+      #expect(known.hasOneReference)
+      let other = Retained(known.object)
+      #expect(!known.hasOneReference)
+      other.release()
+      #expect(known.hasOneReference)
+      let memory = MemoryReference(known.object)
+      #expect(!known.hasOneReference)
+      let isEmpty = memory.isEmpty
+      #expect(!isEmpty)
+    }
+
+    @Test func aWeakReferenceIsSeenForGood() {
+      let operation = Retained(Screen())
+      defer { operation.release() }
+      let known = operation.borrowed
+      #expect(known.hasOneReference)
+      do {
+        let reference = Weakly<Screen>()
+        reference.object = known.object
+        #expect(!known.hasOneReference)
+      }
+      #expect(!known.hasOneReference)
+    }
+  #endif
 }

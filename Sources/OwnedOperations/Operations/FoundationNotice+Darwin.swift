@@ -9,7 +9,7 @@
     }
 
     /// Whether somebody may hear of the finish: always, because whoever observes a key needs no reference.
-    final var mayBeHeardFinishing: Bool { true }
+    final func mayBeHeardFinishing(_ word: StateWord, isInHand: Bool) -> Bool { true }
   }
 
   /// How a ``FinishSentinel`` watches: it observes `isFinished`.

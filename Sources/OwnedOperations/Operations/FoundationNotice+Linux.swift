@@ -13,11 +13,17 @@
     /// Whether somebody may hear of the finish by the base class, now or later: a plain operation that depends on this one or will do so.
     /// For that it has to have a reference. To tell it takes five locks and a tenth of all the time that an operation costs.
     ///
-    /// Asked by a thread that has one and lets go of it without having run any more code of the user's. If there is no other, strong or
-    /// weak, nobody can come by one. No memory order is needed: whoever else had a reference, and let go of it, has none to ask with.
-    final var mayBeHeardFinishing: Bool {
-      if Mutation.weakReferencesAreDeaf.isOn, Borrowed(self).referenceCount == 1 { return !endsWithItsFinish }
-      return !endsWithItsFinish || !Borrowed(self).hasOneReference
+    /// Asked when neither lifetime nor scheduler has it any more. The worker that has it in hand lets go of it without having run any more
+    /// code of the user's that gets it, unless it is observed. If that one's reference is the only one, strong or weak, nobody can come by
+    /// one. No memory order is needed: whoever else had a reference, and let go of it, has none to ask with.
+    /// - Parameters:
+    ///   - word: at the finish.
+    ///   - isInHand: this thread is that worker's. The body may have finished it, and may know it without a reference.
+    final func mayBeHeardFinishing(_ word: StateWord, isInHand: Bool) -> Bool {
+      if isUnknown { return false }
+      guard isInHand, endsWithItsFinish, !word.contains(.isObserved), !OperationThread.isInside(self) else { return true }
+      if Mutation.weakReferencesAreDeaf.isOn, Borrowed(self).referenceCount == 1 { return false }
+      return !Borrowed(self).hasOneReference
     }
   }
 

@@ -122,6 +122,14 @@ extension OwnedOperation {
     DeferredReleases.add(contentsOf: consume waiters)
   }
 
+  /// Code of the user's has it from now on. Under the scheduler's lock, while it has the operation itself.
+  final func noteGivenOut() {
+    if Mutation.givenOutIsForgotten.isOn { return }
+    word.bitwiseOr(StateWord.Bits.givenOut.rawValue, ordering: .relaxed)
+  }
+
+  final var wasGivenOut: Bool { load().contains(.givenOut) }
+
   private func reasonToRefuse() -> Refusal.Reason {
     let word = load()
     if word.phase == .executing { return .alreadyExecuting }

@@ -6,7 +6,7 @@ import Foundation
 ///
 /// Every operation has one such word, atomic. All flags that a reader may ask for are views of a single load, so they never contradict
 /// each other. Every change that matters is a compare-and-exchange (acquiring and releasing) in `OwnedOperation.update`. Single bits that
-/// nothing is decided by (`readinessWasRead`, `foundationWasTold`) are set with an atomic or.
+/// nothing is decided by (`readinessWasRead`, `foundationWasTold`, `givenOut`) are set with an atomic or.
 ///
 ///     pending ──start──▶ executing ──finish──▶ finished
 ///        └─────────────cancelled, never started───▲
@@ -67,6 +67,8 @@ struct StateWord: Equatable {
     static let watched = Bits(rawValue: 1 << 27)
     /// A scheduler has refused it because its owner had ended: Foundation hears of its finish, though nobody starts it.
     static let refused = Bits(rawValue: 1 << 28)
+    /// A scheduler has given it to code of the user's, which it says under its lock.
+    static let givenOut = Bits(rawValue: 1 << 30)
     /// See `setTellsOthers`. Never changes.
     static let tellsOthers = Bits(rawValue: 1 << 29)
   }

@@ -143,6 +143,9 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// for deinits of the user's. Called by whoever may finish the operation, at least once before it has finished.
   func releaseWork() {}
 
+  /// Whether no code of the user's has it, nor will have: it has not been given out, and has finished.
+  var isUnknown: Bool { false }
+
   /// Whether the start runs no code of the user's once it has finished, so that none gets the operation from there.
   var endsWithItsFinish: Bool { false }
 

@@ -179,7 +179,7 @@ extension OwnerScopedQueue {
   /// The operations that have not finished, in the order in which they were added. Jobs are no operations and not among them.
   /// - Complexity: linear in the operations.
   public var operations: [Operation] {
-    core.read { $0.operations.operations }.map { ($0 as? PlainOperationProxy)?.operation ?? $0 }
+    core.read { $0.operations.giveOut() }.map { ($0 as? PlainOperationProxy)?.operation ?? $0 }
   }
 
   /// How many operations and jobs have not finished. Barriers don't count.

@@ -223,7 +223,7 @@ extension OwnerScopedQueue {
   /// The owner's operations that have not finished.
   /// - Complexity: linear in the queue's operations.
   public func operations(ownedBy lifetime: OwnerLifetime) -> [OwnedOperation] {
-    core.read { $0.operations.operations(ownedBy: lifetime) }
+    core.read { $0.operations.giveOut(ownedBy: lifetime) }
   }
 
   /// How many operations and jobs of the owner have not finished.

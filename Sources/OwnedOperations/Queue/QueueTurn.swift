@@ -85,6 +85,8 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
     enqueueFirstStep()
   }
 
+  override var isUnknown: Bool { !wasGivenOut }
+
   override var isTaskCancelled: Bool { super.isTaskCancelled || isCallerCancelled.load(ordering: .acquiring) }
 
   /// The caller's task was cancelled. Once the turn has come, that is the body's affair.

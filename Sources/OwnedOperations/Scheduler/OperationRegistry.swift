@@ -94,6 +94,13 @@ struct OperationRegistry: ~Copyable {
   /// Linear.
   var operations: [OwnedOperation] { entries.compactMap { $0?.operation } }
 
+  /// Those of the lifetime, or all, for code of the user's.
+  func giveOut(ownedBy lifetime: OwnerLifetime? = nil) -> [OwnedOperation] {
+    let given = lifetime.map { operations(ownedBy: $0) } ?? operations
+    for operation in given { operation.noteGivenOut() }
+    return given
+  }
+
   func operations(ownedBy lifetime: OwnerLifetime) -> [OwnedOperation] {
     entries.compactMap { $0?.operation.lifetime === lifetime ? $0?.operation : nil }
   }

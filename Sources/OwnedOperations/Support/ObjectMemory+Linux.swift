@@ -69,12 +69,24 @@
     @inline(__always)  // asked for each job that is run
     var referenceCount: Int { Int(coo_reference_count(address)) }
 
-    /// Whether the reference that the caller knows of is the only one, strong, unowned and weak ones all told. Then no other can come to be
-    /// but from it. Writes nothing.
-    var hasOneReference: Bool { coo_has_one_reference(address) }
+    /// Whether the reference that the caller knows of is the only one, strong, unowned and weak ones all told, and no weak one was ever
+    /// made. Then no other can come to be but from it. False in doubt; writes nothing.
+    var hasOneReference: Bool {
+      let word = coo_reference_word(address)
+      return word == FreshObject.referenceWord && word != 0
+    }
 
     /// Whether the object's last strong reference has gone. The memory must still be there.
     var isDeinitialising: Bool { coo_is_deinitialising(address) }
+  }
+
+  private final class FreshObject: Sendable {
+    /// That of an object with one reference.
+    static let referenceWord = {
+      let reference = Retained(FreshObject())  // by hand: the compiler counts as it likes
+      defer { reference.release() }
+      return coo_reference_word(reference.address)
+    }()
   }
 
   /// Whether an object still lives, asked of a weak reference. For attachments that nobody will tell in time.

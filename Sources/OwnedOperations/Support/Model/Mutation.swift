@@ -29,6 +29,8 @@ enum Mutation: String, CaseIterable {
   case refusalTellsNobody  // whatIsBehindAnOperationRunsWhoeverIsFirst
   /// An operation that is known weakly finishes as one that nobody knows.
   case weakReferencesAreDeaf  // whatIsBehindAnOperationThatIsKnownWeaklyRuns
+  /// The place of a task that the queue has listed finishes as one that nobody knows.
+  case givenOutIsForgotten  // whatIsBehindATurnThatWasListedRuns
 
   // Dependencies: DependencyModelTests
   /// A dependency can be resolved before it is counted.
