@@ -4,7 +4,8 @@ import Testing
 
 @testable import OwnedOperations
 
-/// Which of the base class's locks an operation takes on its way from creation to finish: none but those inside `didChangeValue(forKey:)`.
+/// Which of the base class's locks an operation takes on its way from creation to finish: none but those inside
+/// `didChangeValue(forKey:)`, and none at all if nobody knows it.
 ///
 /// Foundation's calls of `pthread_mutex_lock` are counted. It takes all its locks by them.
 @Suite(.enabled(if: foundation_locks_count(), "Foundation is no shared library here"))
@@ -117,6 +118,30 @@ struct OperationLockTests {
       let taken = foundation_locks_on_all_threads() - start
       guard taken == count * telling else {
         print("\(taken) locks instead of \(count * telling)")
+        exit(1)
+      }
+    }
+  }
+
+  /// Foundation isn't told of one that nobody has any more. In a debug build a caller may have it a moment longer.
+  @Test func anOperationThatNobodyKnowsTakesNoneAtAll() async {
+    await #expect(processExitsWith: .success) {
+      guard foundation_locks_count() else { exit(2) }
+      let finished = Finished()
+      let before = foundation_locks_on_all_threads()
+      finished.didChangeValue(forKey: "isFinished")
+      let telling = foundation_locks_on_all_threads() - before
+      let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
+      let lifetime = OwnerLifetime()
+      let count = 100
+      let start = foundation_locks_on_all_threads()
+      queue.isSuspended = true
+      for _ in 0..<count { queue.addOperation(OwnedBlockOperation(lifetime: lifetime) {}) }
+      queue.isSuspended = false
+      queue.waitUntilAllOperationsAreFinished()
+      let taken = foundation_locks_on_all_threads() - start
+      guard taken == 0 || _isDebugAssertConfiguration() && taken <= count * telling else {
+        print("\(taken) locks")
         exit(1)
       }
     }

@@ -201,6 +201,42 @@ import Testing
     #expect(isHeard.isPast)
   }
 
+  /// It is kept until its completion block has run, which may know it without a reference, too.
+  @Test func anOperationWithACompletionBlockIsHeard() {
+    let isHeard = Event()
+    func add() {
+      let operation = OwnedBlockOperation(owner: screen) {}
+      operation.completionBlock = { [self, unowned(unsafe) operation] in
+        if isHeardByThoseWhoComeLater(operation) { isHeard.happen() }
+      }
+      queue.addOperation(operation)
+    }
+    add()
+    #expect(isHeard.happens())
+  }
+
+  /// The place of a task is an operation that the queue lists, for whoever asks.
+  @Test(arguments: [true, false]) func theListedPlaceOfATaskIsHeard(isOfOwner: Bool) async throws {
+    let (begun, listed) = (Event(), Event())
+    async let body: Void = queue.run(lifetime: screen.lifetimeToken.lifetime) {
+      begun.happen()
+      await listed.awaited()
+    }
+    await begun.awaited()
+    let later = Operation()
+    if isOfOwner {
+      for operation in queue.operations(ownedBy: screen.lifetimeToken.lifetime) { later.addDependency(operation) }
+    } else {
+      for operation in queue.operations { later.addDependency(operation) }
+    }
+    #expect(later.dependencies.count == 1)
+    #expect(!later.isReady)
+    listed.happen()
+    try await body
+    let isReady = eventually { later.isReady }
+    #expect(isReady)
+  }
+
   #if !canImport(ObjectiveC)
     /// One look tells one reference from more, of whatever kind.
     @Test func allKindsOfReferencesAreSeen() {

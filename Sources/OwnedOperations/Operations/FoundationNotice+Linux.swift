@@ -14,11 +14,13 @@
     /// For that it has to have a reference. To tell it takes five locks and a tenth of all the time that an operation costs.
     ///
     /// Asked when neither lifetime nor scheduler has it any more. The worker that has it in hand lets go of it without having run any more
-    /// code of the user's that gets it, unless it is observed. If that one's reference is the only one, strong or weak, nobody can come by
-    /// one. No memory order is needed: whoever else had a reference, and let go of it, has none to ask with.
+    /// code of the user's for which it is kept, unless it is observed or has a completion block. If that one's reference is the only one,
+    /// strong or weak, nobody can come by one. No memory order is needed: whoever else had a reference, and let go of it, has none to ask
+    /// with.
     /// - Parameters:
     ///   - word: at the finish.
-    ///   - isInHand: this thread is that worker's. The body may have finished it, and may know it without a reference.
+    ///   - isInHand: this thread is that worker's, and no completion block is to come. The body may have finished it, and may know it
+    ///     without a reference.
     final func mayBeHeardFinishing(_ word: StateWord, isInHand: Bool) -> Bool {
       if isUnknown { return false }
       guard isInHand, endsWithItsFinish, !word.contains(.isObserved), !OperationThread.isInside(self) else { return true }

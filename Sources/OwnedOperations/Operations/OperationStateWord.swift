@@ -6,7 +6,8 @@ import Foundation
 ///
 /// Every operation has one such word, atomic. All flags that a reader may ask for are views of a single load, so they never contradict
 /// each other. Every change that matters is a compare-and-exchange (acquiring and releasing) in `OwnedOperation.update`. Single bits that
-/// nothing is decided by (`readinessWasRead`, `foundationWasTold`, `givenOut`) are set with an atomic or.
+/// nothing is decided by (`readinessWasRead`, `foundationWasTold`) are set with an atomic or. So is `givenOut`, whose order is that of the
+/// scheduler's lock.
 ///
 ///     pending ──start──▶ executing ──finish──▶ finished
 ///        └─────────────cancelled, never started───▲

@@ -43,7 +43,7 @@ extension OwnedOperation {
     for dependent in leftovers.dependents { release(dependent, failure, &aftermath) }
     let isInHand = change.new.contains(.attached) ? leftovers.scheduler?.operationDidFinish(self) ?? false : false
     if change.new.contains(.wasStarted) || change.new.contains(.attached) || change.new.contains(.refused) {
-      if mayBeHeardFinishing(change.new, isInHand: isInHand) { tellFoundationOfFinish() }
+      if mayBeHeardFinishing(change.new, isInHand: isInHand && leftovers.completionBlock == nil) { tellFoundationOfFinish() }
     }
     for waiter in leftovers.waiters { waiter.wake() }
     if change.new.contains(.isObserved) { aftermath.announceChanges(of: self) }

@@ -81,11 +81,11 @@
   }
 
   private final class FreshObject: Sendable {
-    /// That of an object with one reference.
+    /// That of an object with one reference; zero if it can't be told.
     static let referenceWord = {
       let reference = Retained(FreshObject())  // by hand: the compiler counts as it likes
       defer { reference.release() }
-      return coo_reference_word(reference.address)
+      return reference.borrowed.referenceCount == 1 ? coo_reference_word(reference.address) : 0
     }()
   }
 
