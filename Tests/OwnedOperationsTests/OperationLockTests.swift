@@ -138,7 +138,7 @@ struct OperationLockTests {
       queue.isSuspended = true
       for _ in 0..<count { queue.addOperation(OwnedBlockOperation(lifetime: lifetime) {}) }
       queue.isSuspended = false
-      queue.waitUntilAllOperationsAreFinished()
+      await queue.finished()
       let taken = foundation_locks_on_all_threads() - start
       guard taken == 0 || _isDebugAssertConfiguration() && taken <= count * telling else {
         print("\(taken) locks")
