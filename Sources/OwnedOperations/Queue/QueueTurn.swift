@@ -146,7 +146,7 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
         try await group.next()
       }
     } onCancel: {
-      callerWasCancelled()
+      CancellationHandler.run { callerWasCancelled() }
     }
   }
 

@@ -5,8 +5,9 @@
 /// package's is resumed in the background, where one that blocks holds up no other. All others are handed to the system, or to a queue, at
 /// once.
 ///
-/// What remains: the runtime has a lock for each task, under which it calls the task's cancellation handlers, and which it takes to resume
-/// the task. Whoever resumes a task that is being cancelled waits for its handlers.
+/// The runtime has a lock for each task, under which it calls the task's cancellation handlers, and which it takes to resume the task. So
+/// whoever resumes a task that is being cancelled waits for its handlers. A handler of ours that may resume tasks does that in the
+/// background, too (`CancellationHandler`). What remains is what others do in theirs.
 package struct SuspendedTask<Value: Sendable, Failure: Error>: Sendable {
   private let continuation: CheckedContinuation<Value, Failure>
   let executorMayBlock: Bool
@@ -19,7 +20,7 @@ package struct SuspendedTask<Value: Sendable, Failure: Error>: Sendable {
 
   /// Once. Any thread; calls nothing of the user's.
   package func resume(with result: Result<Value, Failure>) {
-    if !executorMayBlock { return continuation.resume(with: result) }
+    guard executorMayBlock || CancellationHandler.isOnThisThread else { return continuation.resume(with: result) }
     DeferredCalls.resume { continuation.resume(with: result) }
   }
 
@@ -28,6 +29,22 @@ package struct SuspendedTask<Value: Sendable, Failure: Error>: Sendable {
 
 extension SuspendedTask where Value == Void {
   package func resume() { resume(returning: ()) }
+}
+
+/// What this package does where a task is cancelled, if it may resume other tasks.
+///
+/// The runtime calls it under a lock of that task. Of two that are cancelled at a time, and resume each other there, each would wait for
+/// the other's lock for ever.
+package enum CancellationHandler {
+  package static func run(_ body: () -> Void) {
+    let slot = ThreadSlot.cancellationHandler
+    let outer = slot.pointer
+    slot.pointer = UnsafeMutableRawPointer(bitPattern: 1)  // a mark, no more
+    defer { slot.pointer = outer }
+    body()
+  }
+
+  static var isOnThisThread: Bool { ThreadSlot.cancellationHandler.pointer != nil }
 }
 
 // MARK: Steps for executors of this package

@@ -20,6 +20,8 @@ enum ThreadSlot: Int32 {
   case waits
   /// See `OwnTaskStep`.
   case taskStep
+  /// See `CancellationHandler`.
+  case cancellationHandler
   case parking
   /// The `ModelThread` of a run of the model checker.
   case modelThread

@@ -304,7 +304,7 @@ public final class RequestClient: Sendable {
     return try await withTaskCancellationHandler {
       do { return try await operation.value } catch is CancellationError { throw RequestError.cancelled(.requested) }
     } onCancel: {
-      operation.cancel()
+      CancellationHandler.run { operation.cancel() }
     }
   }
 
