@@ -102,7 +102,8 @@ extension OwnerScopedQueue {
     wait(for: nil)
   }
 
-  /// Returns when nothing is pending or executing. Asynchronous work of this queue must not await it: it would wait for its own end.
+  /// Returns when nothing is pending or executing. Asynchronous work of this queue must not await it: it would wait for its own end. Nor
+  /// may the work of two queues await each other's. To cancel the task that waits doesn't end the wait.
   /// - Complexity: beside the wait, linear in the queue's workers.
   public func finished() async {
     await finished(nil)

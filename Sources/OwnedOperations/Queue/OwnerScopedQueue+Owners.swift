@@ -244,7 +244,7 @@ extension OwnerScopedQueue {
   }
 
   /// Returns when nothing of the owner is pending or executing. From inside work of the owner in this queue: when nothing is left but work
-  /// that waits for the same.
+  /// that waits for the same. To cancel the task that waits doesn't end the wait.
   /// - Complexity: beside the wait, linear in the queue's workers and barriers.
   public func finished(ownedBy lifetime: OwnerLifetime) async {
     await finished(lifetime)
