@@ -94,30 +94,42 @@ struct OperationLockTests {
     #expect(operation.isFinished)
   }
 
-  /// In a process of its own, where nobody else takes locks.
+  /// The locks that Foundation takes meanwhile, on whatever thread. For a process where nobody else takes any.
+  private static func locksOnAllThreads(_ body: () async -> Void) async -> Int {
+    guard foundation_locks_count() else { exit(2) }
+    let before = foundation_locks_on_all_threads()
+    await body()
+    return foundation_locks_on_all_threads() - before
+  }
+
+  private static let count = 100
+
+  private static func locksOfTellingFoundationOfAll() async -> Int {
+    let finished = Finished()
+    return await count * locksOnAllThreads { finished.didChangeValue(forKey: "isFinished") }
+  }
+
   @Test func aQueueTakesNoBaseClassLockEither() async {
     await #expect(processExitsWith: .success) {
-      guard foundation_locks_count() else { exit(2) }
-      let finished = Finished()
-      let before = foundation_locks_on_all_threads()
-      finished.didChangeValue(forKey: "isFinished")
-      let telling = foundation_locks_on_all_threads() - before
+      let telling = await Self.locksOfTellingFoundationOfAll()
       let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
       let lifetime = OwnerLifetime()
-      let count = 100
       // A queue has forgotten an operation before Foundation is told; completion blocks come after.
-      let completions = DispatchGroup()
-      let start = foundation_locks_on_all_threads()
-      for _ in 0..<count {
-        let operation = OwnedBlockOperation(lifetime: lifetime) {}
-        completions.enter()
-        operation.completionBlock = { completions.leave() }
-        queue.addOperation(operation)
+      let completions = AsyncStream<Void>.makeStream()
+      let taken = await Self.locksOnAllThreads {
+        for _ in 0..<Self.count {
+          let operation = OwnedBlockOperation(lifetime: lifetime) {}
+          operation.completionBlock = { completions.continuation.yield() }
+          queue.addOperation(operation)
+        }
+        var left = Self.count
+        for await _ in completions.stream {
+          left -= 1
+          if left == 0 { break }
+        }
       }
-      completions.wait()
-      let taken = foundation_locks_on_all_threads() - start
-      guard taken == count * telling else {
-        print("\(taken) locks instead of \(count * telling)")
+      guard taken == telling else {
+        print("\(taken) locks instead of \(telling)")
         exit(1)
       }
     }
@@ -126,21 +138,16 @@ struct OperationLockTests {
   /// Foundation isn't told of one that nobody has any more. In a debug build a caller may have it a moment longer.
   @Test func anOperationThatNobodyKnowsTakesNoneAtAll() async {
     await #expect(processExitsWith: .success) {
-      guard foundation_locks_count() else { exit(2) }
-      let finished = Finished()
-      let before = foundation_locks_on_all_threads()
-      finished.didChangeValue(forKey: "isFinished")
-      let telling = foundation_locks_on_all_threads() - before
+      let telling = await Self.locksOfTellingFoundationOfAll()
       let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
       let lifetime = OwnerLifetime()
-      let count = 100
-      let start = foundation_locks_on_all_threads()
-      queue.isSuspended = true
-      for _ in 0..<count { queue.addOperation(OwnedBlockOperation(lifetime: lifetime) {}) }
-      queue.isSuspended = false
-      await queue.finished()
-      let taken = foundation_locks_on_all_threads() - start
-      guard taken == 0 || _isDebugAssertConfiguration() && taken <= count * telling else {
+      let taken = await Self.locksOnAllThreads {
+        queue.isSuspended = true
+        for _ in 0..<Self.count { queue.addOperation(OwnedBlockOperation(lifetime: lifetime) {}) }
+        queue.isSuspended = false
+        await queue.finished()
+      }
+      guard taken == 0 || _isDebugAssertConfiguration() && taken <= telling else {
         print("\(taken) locks")
         exit(1)
       }

@@ -152,7 +152,7 @@ extension OwnerScopedQueue: TaskExecutor {
 /// What a body has returned. It is written in the body's task, and read when that is over.
 ///
 /// Memory, because the metadata of a generic class would be looked up for each use, four times a body. It is let go of by `release`.
-private struct TurnResult<T: Sendable>: @unchecked Sendable {  // see above
+private struct TurnResult<T: Sendable>: @unchecked Sendable {  // the two tasks have it one after the other
   private struct Header {
     var isSet = false
   }
