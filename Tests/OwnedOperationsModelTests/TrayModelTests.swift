@@ -34,4 +34,37 @@ import Testing
       run.expect(gone.count == put, "\(gone.count) of \(put) have gone")
     }
   }
+
+  private final class Made: Sendable {
+    private let gone: ModelFlag
+    init(_ gone: ModelFlag) { self.gone = gone }
+    deinit { gone.count += 1 }
+  }
+
+  private final class Maker: @unchecked Sendable {  // `found` and `makes` are the baton holder's
+    let made = ObjectMadeOnce<Made>()
+    let gone = ModelFlag()
+    private(set) var found: Set<UnsafeMutableRawPointer> = []
+    private(set) var makes = 0
+
+    func make() {
+      let object = made.object(madeBy: {
+        makes += 1
+        return Made(gone)
+      })
+      found.insert(object.address)
+    }
+
+    func look() { if let object = made.object { found.insert(object.address) } }
+  }
+
+  /// A tray is made by who needs it first. All find the same one, and what another has made meanwhile goes.
+  @Test func allFindTheFirst() {
+    ModelExplorer("tray: make | make | look").expectNothing(preemptions: 2) { run in
+      let maker = Maker()
+      run.concurrently(("one", { maker.make() }), ("other", { maker.make() }), ("look", { maker.look() }))
+      run.expect(maker.found.count == 1, "\(maker.found.count) were found")
+      run.expect(maker.gone.count == maker.makes - 1, "\(maker.gone.count) of \(maker.makes) have gone")
+    }
+  }
 }
