@@ -90,4 +90,21 @@ import Testing
     }
     #expect(seen.count > 10)
   }
+
+  @Test func barriersInARowKeepTheirOrder() {
+    let time = VirtualTime(seed: 7)
+    let log = Log()
+    let queue = OwnerScopedQueue(virtualTime: time, order: .shuffled)
+    let owners = [OwnerLifetime(), OwnerLifetime()]
+    queue.setSuspended(true, ownedBy: owners[1])
+    for number in 0..<20 { queue.addBarrier(lifetime: owners[number % 2]) { log.add("\(number)") } }
+    time.runUntilIdle()
+    #expect(log.lines == ["0"])
+    let reasons = time.pending.map(\.reason)
+    #expect(reasons.count { $0 == .ownerSuspended } == 10 && reasons.count { $0 == .barrier } == 9)
+    queue.setSuspended(false, ownedBy: owners[1])
+    #expect(time.pending.count { $0.reason == .ready } == 1)
+    time.runUntilIdle()
+    #expect(log.lines == (0..<20).map(String.init))
+  }
 }

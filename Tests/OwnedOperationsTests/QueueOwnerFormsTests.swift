@@ -86,6 +86,25 @@ import Testing
     #expect(queue.statistics.cancelled == 1)
   }
 
+  /// A cancelled operation's turn is still there, and is none of a barrier.
+  @Test(arguments: [Operation.QueuePriority.normal, .high]) func whatASuspendedOwnerHasLeftBehindHoldsUpNoBarrier(
+    priority: Operation.QueuePriority
+  ) {
+    let queue = OwnerScopedQueue()
+    let (suspended, owner) = (OwnerLifetime(), OwnerLifetime())
+    let hasRun = DispatchSemaphore(value: 0)
+    queue.isSuspended = true
+    let operation = OwnedBlockOperation(lifetime: suspended) { Issue.record("has run") }
+    operation.queuePriority = priority
+    queue.addOperation(operation)
+    queue.setSuspended(true, ownedBy: suspended)
+    operation.cancel()
+    queue.addBarrier(lifetime: owner) { hasRun.signal() }
+    queue.isSuspended = false
+    #expect(hasRun.waitUntilSignalled())
+    #expect(queue.becomesIdle())
+  }
+
   @Test func waitingForAnOwnerIncludesItsBarrier() {
     let queue = OwnerScopedQueue()
     let owner = TokenOwner()

@@ -2,8 +2,8 @@ import Foundation
 
 /// Work tied to an owner that runs alone.
 ///
-/// It is an ordinary job in a barrier phase of its own: the phase before it is closed, and so is its own. So all that holds for jobs holds
-/// for it: it is cancelled, counted, waited for and held back as one.
+/// It is an ordinary job in a barrier phase that has nothing but such: the phase before it is closed, and so is its own. So all that holds
+/// for jobs holds for it: it is cancelled, counted, waited for and held back as one.
 extension OwnerScopedQueue {
   /// Runs the body with the owner when everything added before has finished, unless the owner ends first. What is added later waits for it.
   ///

@@ -90,12 +90,16 @@ extension Scheduler {
       if entry.isDetached || operation.isExecuting { operations[ObjectIdentifier(entry.ownerQueue)]?.executing += 1 }
     }
     for (index, phase) in phases.enumerated() {
+      let next = phase.ownerOfNextBarrier()
       phase.forEachOwnerQueue { ownerQueue in
         let (count, executing) = operations[ObjectIdentifier(ownerQueue)] ?? (0, 0)
-        let reason = reasonToWait(ownerQueue, isFirst: index == 0)
         let bodies = ownerQueue.executing - executing
         let listed = listed(of: ownerQueue)
-        for kind in listed { found.others.append(.init(kind: kind, owner: ownerQueue.lifetime, reason: reason)) }
+        for (place, kind) in listed.enumerated() {
+          let isBehindBarrier = phase.isOfBarriers && (place > 0 || ownerQueue !== next)
+          let reason = reasonToWait(ownerQueue, isFirst: index == 0 && !isBehindBarrier)
+          found.others.append(.init(kind: kind, owner: ownerQueue.lifetime, reason: reason))
+        }
         for _ in 0..<max(0, bodies) { found.others.append(.init(kind: .job, owner: ownerQueue.lifetime, reason: .executes(waits: true))) }
         // Nodes that wait for others count, and stand in no list.
         let blocked = ownerQueue.unfinished - count - listed.count - bodies
@@ -134,5 +138,19 @@ extension Scheduler {
     if ownerQueue.isHeldBack { return .ownerHeldBack }
     if limit != .max && holders >= limit || ownerQueue.isHeld(ownerLimit) { return .limit }
     return .ready
+  }
+}
+
+extension BarrierPhase {
+  /// Nil while one runs, or if there are none. Linear in the turns.
+  fileprivate func ownerOfNextBarrier() -> OwnerQueue? {
+    guard isOfBarriers, executing == 0, readyLevels != 0 else { return nil }
+    var void: [ObjectIdentifier: Int] = [:]
+    for entry in runQueues[readyLevels.trailingZeroBitCount].entries() {
+      let left = void[ObjectIdentifier(entry.flow)] ?? entry.flow.voidTickets
+      if entry.tickets > left { return entry.flow.ownerQueue }
+      void[ObjectIdentifier(entry.flow)] = left - entry.tickets
+    }
+    return nil
   }
 }

@@ -64,6 +64,7 @@ extension BarrierPhase {
 
   /// All items of the flow are taken out: before that is done.
   private func noteTaken(_ flow: Flow, _ level: Int) {
+    looksAgain()
     let items = flow.work.count
     switch fairness {
     case .firstComeFirstServed:

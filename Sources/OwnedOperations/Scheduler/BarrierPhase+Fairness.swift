@@ -1,7 +1,7 @@
 extension BarrierPhase {
-  /// Lays the run queues anew. The order among owners starts over from their oldest tickets.
+  /// Lays the run queues anew. The order among owners starts over from their oldest tickets. Barriers take no turns.
   func setFairness(_ newValue: OwnerFairness) {
-    guard newValue != fairness else { return }
+    guard newValue != fairness, !isOfBarriers else { return }
     fairness = newValue
     readyCount = 0
     for level in 0..<PriorityLevel.count {

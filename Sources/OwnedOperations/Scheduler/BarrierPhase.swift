@@ -4,6 +4,9 @@
 /// first. When the first has nothing unfinished, its barrier runs and the next phase moves up. So a barrier costs the work around it
 /// nothing.
 ///
+/// Barriers that have owners are jobs, in a phase that has nothing else. Those that follow each other share one, which takes its work one
+/// at a time and in order: a phase costs two microseconds, a job a tenth of one. If the first has to wait for its owner, all do.
+///
 /// Everything here is guarded by the queue's lock.
 ///
 /// Work items lie in flows (one owner, and one priority or line); tickets in the run queues say whose turn it is. What always holds:
@@ -11,7 +14,7 @@
 /// - First come, first served: a flow has as many tickets, in the run queue and held, less the void ones, as it has items.
 /// - Round robin: a flow with items is in the run queue, once, or held.
 /// - `readyCount` is the number of items of flows whose tickets are in the run queues. Some of their owners may turn out to be suspended or
-///   at their limit when their turn comes. Then the tickets are held, and come back to the run queue later.
+///   at their limit when their turn comes. Then the tickets are held, and come back to the run queue later. Those of barriers stay.
 /// - First come, first served: a ticket may be held, or a worker may have its item and give it back. Either way it keeps its age and comes
 ///   back by it. Those of an owner without lines that are held together have the age of the oldest.
 /// - What is held of a line that may go on has its oldest run in the run queue.
@@ -39,6 +42,12 @@ final class BarrierPhase {
   var isClosed = false
   /// To run when everything in this phase has finished.
   var barrier: (@Sendable () -> Void)?
+  /// All of its work is barriers, of one priority.
+  private(set) var isOfBarriers = false
+  /// The owner of the barrier whose turn it is has to wait.
+  private var isHeldUp = false
+  /// It has had operations, or nodes of a graph, which may leave items behind.
+  private var hasHadRecords = false
 
   /// One for each level.
   let runQueues = UnsafeMutablePointer<RunQueue>.allocate(capacity: PriorityLevel.count)
@@ -64,13 +73,29 @@ final class BarrierPhase {
   /// The phase is new, or used again after `removeAllOwnerQueues`.
   func begin(_ fairness: OwnerFairness) {
     self.fairness = fairness
-    (isClosed, hasHeldForLine, lastOwnerQueue) = (false, false, nil)
+    (isClosed, hasHeldForLine, isOfBarriers, isHeldUp, hasHadRecords, lastOwnerQueue) = (false, false, false, false, false, nil)
     (readyCount, readyLevels) = (0, 0)
     for level in 0..<PriorityLevel.count {
       if !runQueues[level].isEmpty { _ = runQueues[level].takeAll() }  // void tickets
     }
     if !deadItems.isEmpty { deadItems = [] }
   }
+
+  /// Whether it may become one of barriers. No item of something that is over lies in it, which would be a barrier then; and that costs
+  /// nothing that grows with the owners.
+  var isFitForBarriers: Bool { isUnused && !hasHadRecords && (fairness == .firstComeFirstServed || ownerQueueCount == 0) }
+
+  /// `isFitForBarriers`. What is added from now on are barriers.
+  func becomeBarriers() {
+    setFairness(.firstComeFirstServed)
+    isOfBarriers = true
+  }
+
+  /// How many workers it has work for.
+  var mostWorkers: Int { isOfBarriers ? min(1, readyCount) : readyCount }
+
+  /// Whether something may be taken.
+  var hasWork: Bool { readyLevels != 0 && (!isOfBarriers || (executing == 0 || Mutation.barriersOverlap.isOn) && !isHeldUp) }
 
   /// Nothing is in it, and nothing of it is with a worker.
   var isUnused: Bool { unfinished == 0 && executing == 0 && !isClosed }
@@ -226,6 +251,7 @@ final class BarrierPhase {
 
   /// Counts work in that is in no ready list: an operation with unfinished dependencies, nodes of a graph, what a worker has kept.
   func countIn(_ ownerQueue: OwnerQueue, count: Int = 1) {
+    hasHadRecords = true
     unfinished += count
     ownerQueue.changeUnfinished(by: count)
   }
@@ -264,7 +290,7 @@ final class BarrierPhase {
     case .firstComeFirstServed:
       // Who has to wait for a turn gets a ticket in the run queue all the same, unless nobody else is there. That is held when it comes up:
       // so those that are held are older than all in the run queue.
-      if isHeld, runQueues[level].isEmpty {
+      if isHeld, runQueues[level].isEmpty, !isOfBarriers {
         let hasLines = flow.unretainedOwnerQueue.with { $0.hasLines }
         flow.held.addNewest(after: runQueues[level].lastAge, inRuns: hasLines) { runQueues[level].makeAge() }
         if flow.isLineHeld { hasHeldForLine = true }
@@ -304,6 +330,7 @@ final class BarrierPhase {
     flow.ownerQueue.executing -= count
     flow.line?.executing -= count
     executing -= count
+    if !Mutation.givenBackBarrierIsHeldUp.isOn { looksAgain() }
     switch fairness {
     case .firstComeFirstServed:
       runQueues[level].bringBack(RunQueue.Entry(flow: flow, tickets: count, age: age))
@@ -332,6 +359,7 @@ final class BarrierPhase {
         }
         if isFull { break }
       }
+      if isHeldUp { return batch.count > 0 ? level : nil }
       if runQueues[level].isEmpty { readyLevels &= ~(1 << UInt32(level)) }
       if batch.count > 0 { return level }
     }
@@ -346,7 +374,13 @@ final class BarrierPhase {
     if flow.work.count == 0 {
       // All of it was cancelled.
       if let entry = runQueues[level].first { dropFirst(entry, level: level) }
+    } else if flow.voidTickets > 0 {
+      let void = min(flow.voidTickets, tickets)
+      flow.voidTickets -= void
+      runQueues[level].useFirst(void)
     } else if flow.unretainedOwnerQueue.with({ $0.isHeld(ownerLimit) }) || flow.isLineHeld {
+      isHeldUp = isOfBarriers && !Mutation.heldBarrierIsOvertaken.isOn
+      if isHeldUp { return true }
       if let entry = runQueues[level].first { hold(entry, level: level) }
     } else if fairness == .roundRobin {
       guard let entry = runQueues[level].first else { return false }
@@ -365,10 +399,6 @@ final class BarrierPhase {
       if flow.line == nil { return false }
       if flow.isInRunQueue, runQueues[level].count == 1 { hold(entry, level: level) }
       return true
-    } else if flow.voidTickets > 0 {
-      let void = min(flow.voidTickets, tickets)
-      flow.voidTickets -= void
-      runQueues[level].useFirst(void)
     } else {
       // Only one job of a line, and nothing behind it, which would come before the rest of the line.
       let isLine = flow.line != nil
@@ -417,8 +447,12 @@ final class BarrierPhase {
   /// The owner may run again, or may run more: its held tickets come back.
   func release(_ ownerQueue: OwnerQueue, ownerLimit: Int) {
     guard !ownerQueue.isRemoved, !ownerQueue.isHeld(ownerLimit) else { return }
+    looksAgain()
     for level in 0..<PriorityLevel.count { ownerQueue.forEachFlow(at: level) { release($0, level: level) } }
   }
+
+  /// What held up barriers may do so no more.
+  func looksAgain() { isHeldUp = false }
 
   private func release(_ flow: Flow, level: Int) {
     guard flow.held.count > 0, !flow.isLineHeld else { return }

@@ -9,15 +9,30 @@ extension Scheduler {
     unfinishedBarriers += 1
   }
 
-  /// A job, in a phase of its own. If the owner has ended, that is empty, and passed over.
+  /// A job, in a phase of barriers: that of those right before it, if there are any. So many in a row cost little more than jobs. If the
+  /// owner has ended, the phase may be empty, and is passed over.
   mutating func addAlone(_ work: consuming WorkItem, _ lifetime: OwnerLifetime, level: Int) -> Addition {
-    // One that nothing has been added to will do as it is: so each of many barriers in a row has one phase, not two.
-    if !lastPhase.with({ $0.isUnused }) { closeLastPhase() }
+    if let phase = barriersRightBefore {
+      guard let ownerQueue = ownerQueue(for: Borrowed(lifetime), in: phase) else { return .refused(work) }
+      return add(work, to: ownerQueue, level: level, in: phase)
+    }
+    if !lastPhase.with({ $0.isFitForBarriers }) { closeLastPhase() }
     guard let ownerQueue = ownerQueue(for: Borrowed(lifetime)) else { return .refused(work) }
-    let addition = add(work, to: ownerQueue, level: level)
+    lastPhase.with { $0.becomeBarriers() }
+    let addition = add(work, to: ownerQueue, level: level, in: lastPhase)
     closeLastPhase()
     return addition
   }
+
+  /// The phase before the last one, if it has barriers, and nothing has been added since.
+  private var barriersRightBefore: Borrowed<BarrierPhase>? {
+    guard phases.count > 1, lastPhase.with({ $0.isUnused }) else { return nil }
+    let phase = Borrowed(phases[phases.count - 2])
+    // When it is over, its owner queues go in one hold of the lock: so they are not many.
+    return phase.with { $0.isOfBarriers && $0.unfinished > 0 && $0.ownerQueueCount < Self.mostOwnersOfBarriers } ? phase : nil
+  }
+
+  private static let mostOwnersOfBarriers = 64
 
   /// What is added from now on waits for everything before it.
   private mutating func closeLastPhase() {

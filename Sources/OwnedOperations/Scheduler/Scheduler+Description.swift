@@ -21,6 +21,7 @@ extension Scheduler {
 extension BarrierPhase {
   fileprivate func lines(_ ownerLimit: Int) -> [String] {
     var line = "  \(unfinished) unfinished, \(executing) executing"
+    if isOfBarriers { line += ", one at a time" }
     let ready = (0..<PriorityLevel.count).filter { readyLevels & 1 << UInt32($0) != 0 }
     if !ready.isEmpty { line += ", ready: \(readyCount), of " + ready.map { PriorityLevel.name(of: $0) }.joined(separator: ", ") }
     if isClosed { line += barrier == nil ? "; then the next" : "; then a barrier" }

@@ -18,14 +18,14 @@ extension Scheduler {
     if workers.activeCount - waiting - blockedWorkers <= 0 { return true }
     // No family is worth it alone: who adds a single job beside one would pay for a worker each time.
     let time = max(itemTime, min(itemTime * familySize, Self.leastWorkForWorker / 4))
-    return UInt64(firstPhase.with { $0.readyCount }) * time >= Self.leastWorkForWorker
+    return UInt64(firstPhase.with { $0.mostWorkers }) * time >= Self.leastWorkForWorker
   }
 
   /// Whether items take so long that more workers had better set out before those on their way have looked. Then each item is worth a
   /// wake-up.
   private var isWorthWaking: Bool {
     itemTime >= Self.leastTimeForWorker && itemTime != Self.unknownTime
-      && firstPhase.with { $0.readyCount } > arriving
+      && firstPhase.with { $0.mostWorkers } > arriving
   }
 
   /// One measurement more. What takes longer is believed at once, what takes less bit by bit.

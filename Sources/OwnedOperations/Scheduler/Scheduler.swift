@@ -168,7 +168,7 @@ struct Scheduler: ~Copyable {
 
   var hasWork: Bool {
     guard !isSuspended else { return false }
-    return firstPhase.with { $0.readyLevels } != 0 || isBarrierDue
+    return firstPhase.with { $0.hasWork } || isBarrierDue
   }
 
   var isBarrierDue: Bool {
@@ -190,7 +190,7 @@ struct Scheduler: ~Copyable {
     _ work: consuming WorkItem, _ lifetime: Borrowed<OwnerLifetime>?, level: Int, _ followUp: inout FollowUp
   ) -> Addition {
     guard let ownerQueue = ownerQueue(for: lifetime) else { return .refused(work) }
-    guard isIdle, !ownerQueue.with({ $0.isHeld(ownerLimit) }) else { return add(work, to: ownerQueue, level: level) }
+    guard isIdle, !ownerQueue.with({ $0.isHeld(ownerLimit) }) else { return add(work, to: ownerQueue, level: level, in: lastPhase) }
     statistics.enqueued += 1
     unfinished += 1
     followUp.worker = Borrowed(handOff(work, of: ownerQueue, level: level))
@@ -198,11 +198,13 @@ struct Scheduler: ~Copyable {
   }
 
   @inline(__always)  // for each job
-  mutating func add(_ work: consuming WorkItem, to ownerQueue: Borrowed<OwnerQueue>, level: Int) -> Addition {
+  mutating func add(
+    _ work: consuming WorkItem, to ownerQueue: Borrowed<OwnerQueue>, level: Int, in phase: Borrowed<BarrierPhase>
+  ) -> Addition {
     endHandoffBeforeAddition()
     statistics.enqueued += 1
     unfinished += 1
-    lastPhase.with { $0.add(to: ownerQueue, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
+    phase.with { $0.add(to: ownerQueue, level: level, pool: &pool, ownerLimit: ownerLimit) }.initialize(to: work)
     return ownerQueue.with { $0.isHeldBack } ? .takenForHeldBackOwner : .taken
   }
 
@@ -218,9 +220,13 @@ struct Scheduler: ~Copyable {
   }
 
   /// Where the owner's work goes that is added now; nil if the owner has ended.
-  @inline(__always)  // for each job
   func ownerQueue(for lifetime: Borrowed<OwnerLifetime>?) -> Borrowed<OwnerQueue>? {
-    lastPhase.with { phase in phase.ownerQueue(for: lifetime) { makeOwnerQueue($0, in: phase) } }
+    ownerQueue(for: lifetime, in: lastPhase)
+  }
+
+  @inline(__always)  // for each job
+  func ownerQueue(for lifetime: Borrowed<OwnerLifetime>?, in phase: Borrowed<BarrierPhase>) -> Borrowed<OwnerQueue>? {
+    phase.with { phase in phase.ownerQueue(for: lifetime) { makeOwnerQueue($0, in: phase) } }
   }
 
   private func makeOwnerQueue(_ lifetime: OwnerLifetime, in phase: BarrierPhase) -> OwnerQueue {
@@ -252,14 +258,15 @@ struct Scheduler: ~Copyable {
     guard mayTake(for: worker) else { return false }
     while true {
       let level = firstPhase.with { phase -> Int? in
-        guard phase.readyLevels != 0 else { return nil }
+        guard phase.hasWork else { return nil }
         worker.takesOne = takesOne
-        if isDriven, let shuffler, limit != 1 { phase.shuffle(by: shuffler, ownerLimit: ownerLimit) }
+        if isDriven, let shuffler, limit != 1, !phase.isOfBarriers { phase.shuffle(by: shuffler, ownerLimit: ownerLimit) }
         let most =
           worker.takesOne
           ? 1
           : worker.batchLimit(
-            ready: phase.readyCount, turns: fairness == .roundRobin ? phase.turns : .max, processors: processors)
+            ready: phase.readyCount, turns: phase.fairness == .roundRobin ? phase.turns : .max,
+            processors: phase.isOfBarriers ? 1 : processors)
         return phase.take(most, into: worker.batch, pool: &pool, ownerLimit: ownerLimit)
       }
       if firstPhase.with({ $0.hasHeldForLine }) { monitorLines() }

@@ -12,6 +12,15 @@ extension Benchmark {
           peer: Contender("GCD async, flags: .barrier") { addBarriersToDispatch(count) },
           parameter: .init(name: "barriers", value: Double(count)), target: .ours(atMost: 2000))
       }
+      // In a row they share what a barrier needs; with a job before each, none does.
+      for mix in BarrierMix.allCases {
+        let count = session.pick(100_000, quick: 1000)
+        try session.compare(
+          "\(count.short) barriers, \(mix.rawValue)", count: count, pairs: session.pick(5, quick: 1),
+          ours: Contender("addBarrier(owner:)") { try addBarriers(count, mix) },
+          peer: Contender("GCD async, flags: .barrier") { addBarriersToDispatch(count, mix) },
+          target: mix == .withJobs ? nil : .ours(atMost: 2000))
+      }
       // After the barriers: what 100,000 owners leave is still being cleared away when the next begins.
       for count in session.pick([1000, 10_000, 100_000], quick: [1000]) {
         try session.measure(
@@ -68,22 +77,36 @@ extension Benchmark {
     return cost
   }
 
-  private static func addBarriers(_ count: Int) throws -> Double {
+  private enum BarrierMix: String, CaseIterable {
+    case ofTwoOwners = "of two owners in turn"
+    case withJobs = "a job before each"
+  }
+
+  private static func addBarriers(_ count: Int, _ mix: BarrierMix? = nil) throws -> Double {
     let queue = OwnerScopedQueue()
-    let screen = Screen()
+    let (screen, other) = (Screen(), Screen())
     let cost = nanoseconds(per: count) {
-      for index in 0..<count { queue.addBarrier(owner: screen) { $0.visit(index) } }
+      for index in 0..<count {
+        if mix == .withJobs { queue.async(owner: other) { $0.visit(index) } }
+        let owner = mix == .ofTwoOwners && index & 1 == 1 ? other : screen
+        queue.addBarrier(owner: owner) { $0.visit(index) }
+      }
       queue.waitUntilAllOperationsAreFinished()
     }
     try screen.checkVisits(count)
+    if mix == .withJobs { try other.checkVisits(count) }
     return cost
   }
 
-  private static func addBarriersToDispatch(_ count: Int) -> Double {
+  private static func addBarriersToDispatch(_ count: Int, _ mix: BarrierMix? = nil) -> Double {
     let queue = DispatchQueue(label: "barriers", attributes: .concurrent)
-    let screen = Screen()
+    let (screen, other) = (Screen(), Screen())
     return nanoseconds(per: count) {
-      for index in 0..<count { queue.async(flags: .barrier) { screen.visit(index) } }
+      for index in 0..<count {
+        if mix == .withJobs { queue.async { other.visit(index) } }
+        let owner = mix == .ofTwoOwners && index & 1 == 1 ? other : screen
+        queue.async(flags: .barrier) { owner.visit(index) }
+      }
       queue.sync(flags: .barrier) {}
     }
   }

@@ -58,12 +58,9 @@ extension Probe {
       passingOwners("passing-owners-1-ours", alive: 1),
       passingOwners("passing-owners-1000-ours", alive: 1000),
       passingOwners("passing-owners-ours", alive: 100_000),
-      Probe("barriers-ours") { count in
-        let queue = OwnerScopedQueue()
-        let screen = Screen()
-        for index in 0..<count { queue.addBarrier(owner: screen) { $0.visit(index) } }
-        queue.waitUntilAllOperationsAreFinished()
-      },
+      barriers("barriers-ours", owners: 1),
+      barriers("barriers-in-turn-ours", owners: 2),
+      barriers("barriers-jobs-ours", owners: 1, hasJobs: true),
       Probe("queue-lives-ours") { count in
         let screen = Screen()
         for index in 0..<count {
@@ -96,6 +93,19 @@ extension Probe {
         for index in 0..<100 { queue.async(owner: screen) { screen in screen.visit(index) } }
       }
       queue.waitUntilAllOperationsAreFinished()
+    }
+  }
+
+  private static func barriers(_ name: String, owners: Int, hasJobs: Bool = false) -> Probe {
+    Probe(name) { count in
+      let queue = OwnerScopedQueue()
+      let screens = (0..<owners).map { _ in Screen() }
+      for index in 0..<count {
+        if hasJobs { queue.async(owner: screens[0]) { $0.visit(index) } }
+        queue.addBarrier(owner: screens[index % owners]) { $0.visit(index) }
+      }
+      queue.waitUntilAllOperationsAreFinished()
+      withExtendedLifetime(screens) {}
     }
   }
 

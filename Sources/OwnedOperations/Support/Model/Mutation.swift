@@ -141,6 +141,12 @@ enum Mutation: String, CaseIterable {
   case monitorLooksAtItemsOnly  // anOwnerBlocksTheWorkerThatLetsGoOfIt
   /// A barrier begins while what was before it executes.
   case barrierOvertakes  // aBarrierComesAfterWhatWasBeforeIt
+  /// Two workers take barriers of one phase.
+  case barriersOverlap  // barriersInARowRunOneAtATime
+  /// A barrier that a worker gives back waits for the one behind it.
+  case givenBackBarrierIsHeldUp  // barriersBeforeThatOfASuspendedOwnerAreGivenBack
+  /// A barrier whose owner is suspended steps aside.
+  case heldBarrierIsOvertaken  // aSuspendedOwnersBarrierHoldsUpTheNext
   /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
   case handoverDoesNotYield  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
   /// An operation is added though another queue has it.
