@@ -213,14 +213,57 @@ import Testing
     #expect(queue.drain(worker) == ["1", "2", "3", "4"])
   }
 
-  /// With turns, a phase that has had many owners would have to be laid anew for it.
-  @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin]) func aPhaseWithoutWorkMayBecomeTheirs(fairness: OwnerFairness) {
+  @Test(arguments: [OwnerFairness.firstComeFirstServed, .roundRobin]) func aPhaseWithoutWorkBecomesTheirs(fairness: OwnerFairness) {
     let queue = queue(fairness: fairness) { queue in
       queue.add("cancelled", of: one)
       _ = cancelAll(of: one, in: queue)
       queue.addAlone("1", of: other)
     }
-    #expect(queue.phases.count == (fairness == .firstComeFirstServed ? 2 : 3))
+    #expect(queue.phases.count == 2)
     #expect(queue.drain(resume(queue)) == ["1"])
+  }
+
+  /// In a phase that can't become theirs, and has nothing to do any more, they are not the second's to come.
+  @Test func aWorkerIsSentForBesideOneThatIsOutsideOfItsBody() {
+    let queue = queue(fairness: .roundRobin) { $0.add("job", of: one) }
+    let first = resume(queue)
+    #expect(queue.look(first) == .runs)
+    #expect(first?.begin() == "job")
+    first?.end()
+    queue.change { scheduler, _ in if let first { scheduler.setOutside(first) } }
+    queue.scheduler.itemTime = 50_000
+    let second = queue.addAlone("barrier", of: other)
+    #expect(second != nil)
+    #expect(queue.drain(second) == ["barrier"])
+  }
+
+  /// The same for one without an owner.
+  @Test func aWorkerIsSentForAClosureBesideOneThatIsOutsideOfItsBody() {
+    let queue = ScheduledQueue()
+    let first = queue.add("job", of: one)
+    #expect(first?.begin() == "job")
+    first?.end()
+    queue.change { scheduler, _ in if let first { scheduler.setOutside(first) } }
+    queue.scheduler.itemTime = 50_000
+    #expect(queue.change { scheduler, _ in scheduler.addBarrier {} }.worker != nil)
+  }
+
+  /// Also while those behind it have to wait.
+  @Test func aLifetimeThatIsDroppedGoesWhenItsBarrierIsOver() {
+    var dropped: OwnerLifetime? = OwnerLifetime()
+    let queue = ScheduledQueue()
+    queue.change { scheduler, _ in
+      scheduler.setSuspended(true)
+      scheduler.setSuspended(true, other)
+    }
+    if let dropped { queue.addAlone("dropped", of: dropped) }
+    queue.addAlone("other", of: other)
+    let worker = resume(queue)
+    #expect(queue.look(worker) == .runs)
+    #expect(worker?.begin() == "dropped")
+    worker?.end()
+    dropped = nil
+    #expect(queue.drain(worker, after: .items) == [])
+    #expect(queue.phases == [1, 0] && queue.departed == 1)
   }
 }

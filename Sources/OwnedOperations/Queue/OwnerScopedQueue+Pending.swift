@@ -144,12 +144,14 @@ extension Scheduler {
 extension BarrierPhase {
   /// Nil while one runs, or if there are none. Linear in the turns.
   fileprivate func ownerOfNextBarrier() -> OwnerQueue? {
-    guard isOfBarriers, executing == 0, readyLevels != 0 else { return nil }
-    var void: [ObjectIdentifier: Int] = [:]
-    for entry in runQueues[readyLevels.trailingZeroBitCount].entries() {
-      let left = void[ObjectIdentifier(entry.flow)] ?? entry.flow.voidTickets
-      if entry.tickets > left { return entry.flow.ownerQueue }
-      void[ObjectIdentifier(entry.flow)] = left - entry.tickets
+    guard isOfBarriers, executing == 0 else { return nil }
+    for level in 0..<PriorityLevel.count where readyLevels & 1 << UInt32(level) != 0 {
+      var void: [ObjectIdentifier: Int] = [:]
+      for entry in runQueues[level].entries() {
+        let left = void[ObjectIdentifier(entry.flow)] ?? entry.flow.voidTickets
+        if entry.tickets > left { return entry.flow.ownerQueue }
+        void[ObjectIdentifier(entry.flow)] = left - entry.tickets
+      }
     }
     return nil
   }

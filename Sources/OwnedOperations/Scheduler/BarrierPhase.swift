@@ -47,7 +47,7 @@ final class BarrierPhase {
   /// The owner of the barrier whose turn it is has to wait.
   private var isHeldUp = false
   /// It has had operations, or nodes of a graph, which may leave items behind.
-  private var hasHadRecords = false
+  private(set) var hasHadRecords = false
 
   /// One for each level.
   let runQueues = UnsafeMutablePointer<RunQueue>.allocate(capacity: PriorityLevel.count)
@@ -81,18 +81,11 @@ final class BarrierPhase {
     if !deadItems.isEmpty { deadItems = [] }
   }
 
-  /// Whether it may become one of barriers. No item of something that is over lies in it, which would be a barrier then; and that costs
-  /// nothing that grows with the owners.
-  var isFitForBarriers: Bool { isUnused && !hasHadRecords && (fairness == .firstComeFirstServed || ownerQueueCount == 0) }
-
   /// `isFitForBarriers`. What is added from now on are barriers.
   func becomeBarriers() {
     setFairness(.firstComeFirstServed)
     isOfBarriers = true
   }
-
-  /// How many workers it has work for.
-  var mostWorkers: Int { isOfBarriers ? min(1, readyCount) : readyCount }
 
   /// Whether something may be taken.
   var hasWork: Bool { readyLevels != 0 && (!isOfBarriers || (executing == 0 || Mutation.barriersOverlap.isOn) && !isHeldUp) }
@@ -250,8 +243,8 @@ final class BarrierPhase {
   }
 
   /// Counts work in that is in no ready list: an operation with unfinished dependencies, nodes of a graph, what a worker has kept.
-  func countIn(_ ownerQueue: OwnerQueue, count: Int = 1) {
-    hasHadRecords = true
+  func countIn(_ ownerQueue: OwnerQueue, count: Int = 1, areJobs: Bool = false) {
+    if !areJobs { hasHadRecords = true }
     unfinished += count
     ownerQueue.changeUnfinished(by: count)
   }

@@ -16,7 +16,10 @@ extension Scheduler {
       guard let ownerQueue = ownerQueue(for: Borrowed(lifetime), in: phase) else { return .refused(work) }
       return add(work, to: ownerQueue, level: level, in: phase)
     }
-    if !lastPhase.with({ $0.isFitForBarriers }) { closeLastPhase() }
+    if !lastPhase.with({ $0.isFitForBarriers }) {
+      closeLastPhase()
+      dropClosedPhases()  // it may have been the only one, and without work
+    }
     guard let ownerQueue = ownerQueue(for: Borrowed(lifetime)) else { return .refused(work) }
     lastPhase.with { $0.becomeBarriers() }
     let addition = add(work, to: ownerQueue, level: level, in: lastPhase)

@@ -69,7 +69,7 @@ extension Scheduler {
     nested.takeIn(opensAgain: opensAgain) { added, flow in
       statistics.enqueued += added
       unfinished += added
-      flow.ownerQueue.phase.countIn(flow.ownerQueue, count: added)
+      flow.ownerQueue.phase.countIn(flow.ownerQueue, count: added, areJobs: true)
     } _: { items, count, flow in
       flow.unretainedOwnerQueue.with { ownerQueue in
         ownerQueue.unretainedPhase.with { phase in

@@ -56,7 +56,11 @@ extension Scheduler {
   mutating func afterFinish(of ownerQueue: OwnerQueue) {
     guard !ownerQueue.isRemoved else { return }
     if ownerLimit != .max { ownerQueue.phase.release(ownerQueue, ownerLimit: ownerLimit) }
-    if ownerQueue.hasEnded { ownerQueue.phase.removeIfDone(ownerQueue) }
+    if ownerQueue.hasEnded {
+      ownerQueue.phase.removeIfDone(ownerQueue)
+    } else {
+      ownerQueue.unretainedPhase.with { if $0.isOfBarriers { $0.removeIfDropped(ownerQueue) } }
+    }
   }
 
   /// - Parameter withoutRunning: how many of them were cancelled before they began. As in Foundation, these are no progress.

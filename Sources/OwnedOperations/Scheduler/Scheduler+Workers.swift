@@ -18,7 +18,7 @@ extension Scheduler {
     if workers.activeCount - waiting - blockedWorkers <= 0 { return true }
     // No family is worth it alone: who adds a single job beside one would pay for a worker each time.
     let time = max(itemTime, min(itemTime * familySize, Self.leastWorkForWorker / 4))
-    return UInt64(firstPhase.with { $0.mostWorkers }) * time >= Self.leastWorkForWorker
+    return UInt64(isBarrierDue ? 1 : firstPhase.with { $0.mostWorkers }) * time >= Self.leastWorkForWorker
   }
 
   /// Whether items take so long that more workers had better set out before those on their way have looked. Then each item is worth a
