@@ -105,6 +105,31 @@ import Testing
     #expect(queue.becomesIdle())
   }
 
+  /// A lifetime that only its barrier keeps ends with it, but not on the thread that cancels: that may have locks which the hook wants.
+  @Test func aLifetimeThatIsCancelledAwayEndsInTheBackground() {
+    let queue = OwnerScopedQueue()
+    let others = (0..<2000).map { _ in OwnerLifetime() }
+    let ended = DispatchSemaphore(value: 0)
+    let isHere = Mutexed(false)
+    let here = pthread_self()
+    queue.isSuspended = true
+    for number in 0..<20 {
+      do {
+        let lifetime = OwnerLifetime()
+        lifetime.onEnd { _ in
+          if pthread_equal(here, pthread_self()) != 0 { isHere.value = true }
+          ended.signal()
+        }
+        queue.addBarrier(lifetime: lifetime) { Issue.record("has run") }
+      }
+      for other in others[number * 100..<(number + 1) * 100] { queue.async(lifetime: other) { Issue.record("has run") } }
+    }
+    queue.cancelAllOperations()
+    for _ in 0..<20 { #expect(ended.waitUntilSignalled()) }
+    #expect(!isHere.value)
+    withExtendedLifetime(others) {}
+  }
+
   @Test func waitingForAnOwnerIncludesItsBarrier() {
     let queue = OwnerScopedQueue()
     let owner = TokenOwner()

@@ -83,7 +83,11 @@ extension OwnerScopedQueue {
     swap(&barriers, &all.barriers)
     DeferredReleases.add(contentsOf: consume barriers)
     for run in all.runs { run.cancelNodes(ownedBy: nil) }
-    for (ownerQueue, work) in all.taken { core.finishCancelling(work, of: ownerQueue, forEndedOwner: false) }
+    var taken: [(OwnerQueue, [TakenWork])] = []
+    swap(&taken, &all.taken)
+    for (ownerQueue, work) in taken { core.finishCancelling(work, of: ownerQueue, forEndedOwner: false) }
+    // These may have come to be the last references, of lifetimes that nobody else keeps.
+    DeferredReleases.add(contentsOf: consume taken)
     cancel(all.operations)
   }
 

@@ -3,7 +3,8 @@
 /// An owner queue without work is kept for the owner's next: to make one, have it join its lifetime and take it apart again costs several
 /// times what a job does. How long it is kept depends on its lifetime, which it keeps in turn.
 ///
-/// - A lifetime that is only dropped ends when nobody keeps it. Its owner queue goes in a sweep, or as soon as the queue has no work.
+/// - A lifetime that is only dropped ends when nobody keeps it. Its owner queue goes in a sweep, or as soon as the queue has no work; if it
+///   had barriers, when these are over.
 /// - Where the end is announced, so does it, unless owners come back: half of those that were made since the last judgement, or more, had
 ///   been given up before. What is kept has to be told of the owner's end, which costs more than to make it for one who never comes back.
 /// - If they do, it goes with the owner; or when the queue has rested for long (`QueueCore.tidyUpRest`); or in a sweep, if it had no work

@@ -18,7 +18,8 @@ extension Scheduler {
     }
     if !lastPhase.with({ $0.isFitForBarriers }) {
       closeLastPhase()
-      dropClosedPhases()  // it may have been the only one, and without work
+      // It may have been the only one, and without work. A worker drops one that has many owners.
+      if firstPhase.with({ $0.ownerQueueCount < Self.mostOwnersOfBarriers }) { dropClosedPhases() }
     }
     guard let ownerQueue = ownerQueue(for: Borrowed(lifetime)) else { return .refused(work) }
     lastPhase.with { $0.becomeBarriers() }
@@ -31,10 +32,10 @@ extension Scheduler {
   private var barriersRightBefore: Borrowed<BarrierPhase>? {
     guard phases.count > 1, lastPhase.with({ $0.isUnused }) else { return nil }
     let phase = Borrowed(phases[phases.count - 2])
-    // When it is over, its owner queues go in one hold of the lock: so they are not many.
     return phase.with { $0.isOfBarriers && $0.unfinished > 0 && $0.ownerQueueCount < Self.mostOwnersOfBarriers } ? phase : nil
   }
 
+  /// When a phase is over, its owner queues go in one hold of the lock.
   private static let mostOwnersOfBarriers = 64
 
   /// What is added from now on waits for everything before it.
