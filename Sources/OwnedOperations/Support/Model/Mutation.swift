@@ -139,6 +139,12 @@ enum Mutation: String, CaseIterable {
   case givesUpThoughCalled  // aJobIsAddedWhileTheParkedThreadGivesUp
   /// The monitor takes a worker without a work item for one that is in a body.
   case monitorLooksAtItemsOnly  // anOwnerBlocksTheWorkerThatLetsGoOfIt
+  /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
+  case handoverDoesNotYield  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
+  /// An operation is added though another queue has it.
+  case isAddedTwice  // oneOperationIsAddedToTwoQueues
+
+  // Barriers: BarrierModelTests
   /// A barrier begins while what was before it executes.
   case barrierOvertakes  // aBarrierComesAfterWhatWasBeforeIt
   /// Two workers take barriers of one phase.
@@ -147,10 +153,6 @@ enum Mutation: String, CaseIterable {
   case givenBackBarrierIsHeldUp  // barriersBeforeThatOfASuspendedOwnerAreGivenBack
   /// A barrier whose owner is suspended steps aside.
   case heldBarrierIsOvertaken  // aSuspendedOwnersBarrierHoldsUpTheNext
-  /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
-  case handoverDoesNotYield  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
-  /// An operation is added though another queue has it.
-  case isAddedTwice  // oneOperationIsAddedToTwoQueues
 
   // Operations in a queue that are not ready: QueueReadinessModelTests
   /// An operation becomes ready again while its item is used up, and gets no other.
