@@ -88,6 +88,13 @@ final class ModelFlag: @unchecked Sendable {  // the baton holder's
   var count = 0 { didSet { ModelRun.note(book) } }
 }
 
+/// Does something when it goes.
+final class Leaving: Sendable {
+  private let leave: @Sendable () -> Void
+  init(_ leave: @escaping @Sendable () -> Void) { self.leave = leave }
+  deinit { leave() }
+}
+
 /// Lets go of an object when it is told to.
 final class Holder<Object: AnyObject>: @unchecked Sendable {  // the baton holder's
   var object: Object?

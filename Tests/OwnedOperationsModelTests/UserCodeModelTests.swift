@@ -6,13 +6,6 @@ import Testing
 /// Code of the user's that the library calls or releases, and that comes back to the library or blocks: deinits, hooks, bodies that cancel,
 /// completion blocks.
 @Suite(.serialized) struct UserCodeModelTests {
-  /// Does something when it goes.
-  private final class Leaving: Sendable {
-    private let leave: @Sendable () -> Void
-    init(_ leave: @escaping @Sendable () -> Void) { self.leave = leave }
-    deinit { leave() }
-  }
-
   private static func explore(
     _ name: String, limit: Int = 1, preemptions: Int = 1, deeper: Int? = ModelExplorer.someDeeper, countsBodies: Bool = true,
     timePasses: Bool = false,

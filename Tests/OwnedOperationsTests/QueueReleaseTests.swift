@@ -92,6 +92,40 @@ import Testing
     for _ in 0..<3 { #expect(released.waitUntilSignalled()) }
   }
 
+  /// The queue alone keeps them. Their deinits, which may want the canceller's locks, run somewhere else.
+  @Test(arguments: [false, true]) func operationsThatAreCancelledAwayGoInTheBackground(ofOwner: Bool) {
+    final class Departing: OwnedOperation, @unchecked Sendable {  // a constant
+      let hasGone: @Sendable () -> Void
+      init(_ lifetime: OwnerLifetime, _ hasGone: @escaping @Sendable () -> Void) {
+        self.hasGone = hasGone
+        super.init(lifetime: lifetime)
+      }
+      deinit { hasGone() }
+
+      /// So that nobody but the canceller is left.
+      override func cancel() {
+        super.cancel()
+        DeferredCalls.waitUntilIdle()
+        DeferredReleases.waitUntilIdle()
+      }
+    }
+    let queue = OwnerScopedQueue()
+    let lifetime = OwnerLifetime()
+    let (gone, goneHere) = (DispatchSemaphore(value: 0), Counter())
+    let here = pthread_self()
+    queue.isSuspended = true
+    for _ in 0..<20 {
+      queue.addOperation(
+        Departing(lifetime) {
+          if pthread_equal(here, pthread_self()) != 0 { goneHere.add() }
+          gone.signal()
+        })
+    }
+    if ofOwner { queue.cancelOperations(ownedBy: lifetime) } else { queue.cancelAllOperations() }
+    for _ in 0..<20 { #expect(gone.waitUntilSignalled()) }
+    #expect(goneHere.value == 0)
+  }
+
   /// The end of an owner finds its owner queue, and counts what it took out after the phase with the owner queue has gone.
   @Test func phaseMayGoBeforeTheEndOfAnOwnerIsCounted() {
     let queue = OwnerScopedQueue()

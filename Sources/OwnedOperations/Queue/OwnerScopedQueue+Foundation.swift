@@ -78,25 +78,23 @@ extension OwnerScopedQueue {
   /// - Complexity: linear in the operations and jobs.
   public func cancelAllOperations() {
     guard !isMain else { return }
-    var all = core.mutate { scheduler, _ in scheduler.takeAll() }
-    var barriers: [@Sendable () -> Void] = []
-    swap(&barriers, &all.barriers)
-    DeferredReleases.add(contentsOf: consume barriers)
-    for run in all.runs { run.cancelNodes(ownedBy: nil) }
-    var taken: [(OwnerQueue, [TakenWork])] = []
-    swap(&taken, &all.taken)
-    for (ownerQueue, work) in taken { core.finishCancelling(work, of: ownerQueue, forEndedOwner: false) }
-    // These may have come to be the last references, of lifetimes that nobody else keeps.
-    DeferredReleases.add(contentsOf: consume taken)
-    cancel(all.operations)
+    cancel(core.mutate { scheduler, _ in scheduler.takeAll() }, ownedBy: nil)
   }
 
-  /// Those whose items have been taken out, and that don't finish at once, get new ones: an operation may refuse to be cancelled.
-  ///
-  /// The last first: of those that depend on what was added before them, none begins because that has been cancelled.
-  func cancel(_ operations: [OwnedOperation]) {
-    for operation in operations.reversed() { operation.cancel() }
-    core.mutate { scheduler, _ in scheduler.makeReadyThoseWaiting(operations) }
+  /// Cancels what has been taken out. What of it nobody else keeps, lifetimes and operations among it, goes in the background: who cancels
+  /// may have locks that its deinits and hooks want.
+  func cancel(_ cancelled: consuming Scheduler.Cancelled, ownedBy lifetime: OwnerLifetime?) {
+    var all = cancelled
+    DeferredReleases.add(emptying: &all.barriers)
+    for run in all.runs { run.cancelNodes(ownedBy: lifetime) }
+    for (ownerQueue, work) in all.taken { core.finishCancelling(work, of: ownerQueue, forEndedOwner: false) }
+    // The last first: of those that depend on what was added before them, none begins because that has been cancelled.
+    for operation in all.operations.reversed() { operation.cancel() }
+    // Those that don't finish at once get new items: an operation may refuse to be cancelled.
+    core.mutate { scheduler, _ in scheduler.makeReadyThoseWaiting(all.operations) }
+    DeferredReleases.add(emptying: &all.taken)
+    DeferredReleases.add(emptying: &all.operations)
+    DeferredReleases.add(emptying: &all.runs)
   }
 
   /// Blocks until nothing is pending or executing. From inside work of this queue: until nothing is left but work that waits for the same.

@@ -214,10 +214,7 @@ extension OwnerScopedQueue {
   /// Cancels what the owner has pending and executing in this queue. The owner lives on.
   /// - Complexity: linear in the queue's operations and the owner's jobs.
   public func cancelOperations(ownedBy lifetime: OwnerLifetime) {
-    let all = core.mutate { scheduler, _ in scheduler.takeAll(of: lifetime) }
-    for run in all.runs { run.cancelNodes(ownedBy: lifetime) }
-    for (ownerQueue, work) in all.taken { core.finishCancelling(work, of: ownerQueue, forEndedOwner: false) }
-    cancel(all.operations)
+    cancel(core.mutate { scheduler, _ in scheduler.takeAll(of: lifetime) }, ownedBy: lifetime)
   }
 
   /// The owner's operations that have not finished.

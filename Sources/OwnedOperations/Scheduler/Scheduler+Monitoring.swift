@@ -14,7 +14,7 @@ extension Scheduler {
       blockedWorkers > 0 || hasWork || !runs.isEmpty
       || workers.active.contains {
         $0.batch.hasRest || $0.batch.nested.isOpen || $0.batch.currentFlow?.held.count ?? 0 > 0
-      }
+      } || isEndAwaited && hasUncountedEnd
     if needsMonitor, !workers.active.isEmpty { monitor() }
   }
 
@@ -63,8 +63,8 @@ extension Scheduler {
       if !hasMoved {
         reclaimBatch(from: worker)
         noteComputing(for: sighting.processorTime &- last.processorTime)
-        // What it computes may be left over from a delivery. The next of the line need not wait for that.
-        if worker.batch.currentFlow != nil, worker.batch.isCurrentOver { settle(worker, includingCurrent: true) }
+        // What it computes may be what an item leaves. Neither who waits for that nor the next delivery of its line has to wait.
+        if isEndAwaited || worker.batch.currentFlow != nil, worker.batch.isCurrentOver { settle(worker, includingCurrent: true) }
       }
       return hasMoved
     }
@@ -75,5 +75,30 @@ extension Scheduler {
     if worker.batch.isCurrentOver || hasNoItem { setOutside(worker) }
     settle(worker, includingCurrent: worker.isOutside)
     return false
+  }
+
+  // MARK: Ends that somebody waits for
+
+  /// Whether somebody, or a barrier, waits for what workers have in hand.
+  var isEndAwaited: Bool { workers.activeCount > 0 && (firstPhase.address != lastPhase.address || !waits.isEmpty) }
+
+  /// Whether a worker's item is over and has not been counted.
+  var hasUncountedEnd: Bool { workers.active.contains { !$0.isOutside && $0.batch.isCurrentOver } }
+
+  /// Whether `setEndWatch` is to be called.
+  var isEndWatchDue: Bool {
+    #if OWNED_OPERATIONS_MODEL
+      // Only where a scenario is about that: each timer is a thread more.
+      if ModelRun.leavesEndsUnwatched { return false }
+    #endif
+    return endWatch.isDue(isEndAwaited)
+  }
+
+  /// - Returns: in how many milliseconds `lookForEnds` is to be called; nil if it is not.
+  mutating func setEndWatch() -> Int? { isEndWatchDue ? endWatch.set() : nil }
+
+  mutating func lookForEnds() {
+    endWatch.noteLook(isAwaited: isEndAwaited)
+    if hasUncountedEnd, !Mutation.endIsLeftToItsWorker.isOn { monitor() }
   }
 }

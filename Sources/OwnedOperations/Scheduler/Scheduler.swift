@@ -78,6 +78,8 @@ struct Scheduler: ~Copyable {
   var isMonitored = false
   /// It is to be asked for after unlocking.
   var asksForMonitor = false
+  /// See `EndWatch`.
+  var endWatch = EndWatch()
   /// Lists of nested work may have to be opened again: see `NestedWork`.
   var reopensNestedWork = false
   /// See `QueueDriving`.

@@ -32,6 +32,14 @@ enum DeferredReleases {
     relay.add(RelaySteps(count: elements.count) { index in _ = elements.take(index) })
   }
 
+  /// The same, for those of a list that the caller has in something else, and which it leaves empty.
+  static func add<Value>(emptying values: inout [Value]) {
+    guard !values.isEmpty else { return }
+    var taken: [Value] = []
+    swap(&taken, &values)
+    add(contentsOf: consume taken)
+  }
+
   /// Takes the steps of the batch, each of which releases something.
   static func add(_ batch: RelayBatch) {
     relay.add(batch)

@@ -149,6 +149,8 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     var departed: [OwnerQueue] = []
     var progress: QueueProgress?
     var isSweepDue = false
+    /// In how many milliseconds.
+    var endWatch: Int?
 
     init(admitted: [Waiter], worker: DueWorker) {
       self.admitted = admitted
@@ -160,7 +162,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
 
   private func hasMoreDue(_ followUp: borrowing FollowUp) -> Bool {
     followUp.hasQuestion || !(scheduler.returning.isEmpty || Mutation.forgetsWhoReturns.isOn) || scheduler.hasReleases
-      || scheduler.hasDueWaiters || scheduler.departures.isSweepOverdue
+      || scheduler.hasDueWaiters || scheduler.departures.isSweepOverdue || scheduler.isEndWatchDue
   }
 
   /// Decides whether a worker is due, and says in the hint what has come of the change.
@@ -179,6 +181,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
     let due = DueWork(admitted: admitted, worker: takeWorker(followUp))
     if scheduler.hasDueWaiters { due.waiters = scheduler.takeDueWaiters() }
     due.progress = scheduler.takeDueProgress()
+    due.endWatch = scheduler.setEndWatch()
     swap(&due.isSweepDue, &scheduler.departures.isSweepOverdue)
     swap(&due.deferredReleases, &scheduler.deferredReleases)
     swap(&due.departed, &scheduler.departures.ownerQueues)
@@ -197,6 +200,7 @@ final class QueueCore: @unchecked Sendable {  // `scheduler` is guarded by `lock
   private func performAll(_ due: DueWork, _ followUp: borrowing FollowUp) {
     WorkerThreads.stopLooking()  // what is released is somebody's, and those who are woken may come back
     perform(due.worker)
+    if let delay = due.endWatch { scheduleLookForEnds(in: .milliseconds(delay)) }
     if followUp.hasQuestion { ask(noLaterThan: followUp.questionDeadline) }
     var pieces: [TakenWork.Pieces] = []
     for work in due.deferredReleases {

@@ -4,7 +4,8 @@ import Dispatch
 /// their processor since the last look. They are blocked in something that we are not told of: sleep, I/O, a lock. Another worker may take
 /// over, and what they had taken in advance goes back to the ready lists. That of workers that compute for so long does, too.
 ///
-/// One timer per busy queue; none while every worker finds work and permits in plenty.
+/// One timer per busy queue; none while every worker finds work and permits in plenty. Then only those who wait for an end have looks made,
+/// fewer and fewer: see `EndWatch`.
 extension QueueCore {
   private static let monitorInterval = DispatchTimeInterval.milliseconds(2)
   static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
@@ -12,6 +13,14 @@ extension QueueCore {
   func scheduleLookAtWorkers() {
     if driver != nil { return }
     Uptime.call(after: Self.monitorInterval, on: Self.monitorQueue) { [reference] in reference?.whileThere { $0.lookAtWorkers() } }
+  }
+
+  /// See `EndWatch`.
+  func scheduleLookForEnds(in delay: DispatchTimeInterval) {
+    if driver != nil { return }
+    Uptime.call(after: delay, on: Self.monitorQueue) { [reference] in
+      reference?.whileThere { $0.mutate { scheduler, _ in scheduler.lookForEnds() } }
+    }
   }
 
   func lookAtWorkers() {

@@ -21,6 +21,8 @@
     var gathers = false
     /// Whether an owner's end is told by the thread that ends it, where that can be, and not by the reaper.
     var tellsAtOnce = false
+    /// Whether queues look for ends that somebody waits for.
+    var watchesEnds = false
 
     init(_ name: String) { self.name = name }
 
@@ -135,6 +137,7 @@
         strategy, timePasses: timePasses, earlyTimeouts: earlyTimeouts, exploresBackground: exploresBackground, isTraced: isTraced)
       run.gathers = gathers
       run.tellsAtOnce = tellsAtOnce
+      run.watchesEnds = watchesEnds
       run.run(scenario)
       return run
     }

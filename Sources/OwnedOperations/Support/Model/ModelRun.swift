@@ -63,6 +63,8 @@
     var gathers = false
     /// Whether an end is told at once, where it can be, and not left to the reaper.
     var tellsAtOnce = false
+    /// Whether queues look for ends that somebody waits for: see `EndWatch`.
+    var watchesEnds = false
     private let isOver = Dispatch.DispatchSemaphore(value: 0)
     /// Whether points are decisions. Not while a scenario is set up, nor when its threads are over.
     private var branches = false
@@ -104,6 +106,8 @@
     static var hasHaste: Bool { thread != nil && current?.gathers == false }
 
     static var leavesEndsToTheReaper: Bool { current?.tellsAtOnce != true }
+
+    static var leavesEndsUnwatched: Bool { current?.watchesEnds != true }
 
     // MARK: For scenarios
 

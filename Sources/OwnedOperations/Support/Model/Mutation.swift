@@ -154,6 +154,12 @@ enum Mutation: String, CaseIterable {
   /// A barrier whose owner is suspended steps aside.
   case heldBarrierIsOvertaken  // aSuspendedOwnersBarrierHoldsUpTheNext
 
+  // Work that is over while what it has captured still goes: EndWatchModelTests
+  /// Nobody but the worker counts it.
+  case endIsLeftToItsWorker
+  /// A body takes longer than until the first look.
+  case endsAreLookedForOnce
+
   // Operations in a queue that are not ready: QueueReadinessModelTests
   /// An operation becomes ready again while its item is used up, and gets no other.
   case itemIsUsedUpWithTheNews

@@ -1,0 +1,127 @@
+import Foundation
+import Testing
+
+@testable import OwnedOperations
+
+/// What work has captured is released when the work is over. A deinit that then blocks is no body, and nobody has to wait for it: what it
+/// waits for may come only from those who see that the work is over.
+@Suite struct QueueBlockingDeinitTests {
+  enum Kind: CaseIterable {
+    case job, jobOfOwner, barrierOfOwner
+  }
+
+  enum Awaited: CaseIterable {
+    case queue, owner, drain
+  }
+
+  enum Successor: CaseIterable {
+    case barrier, barrierOfOwner, job
+  }
+
+  /// One piece of work, all that its queue has, and so taken alone.
+  private struct Work {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
+    let owner = TokenOwner()
+    let gate = Gate()
+    let deinitBegun = DispatchSemaphore(value: 0)
+    let deinitMayEnd = DispatchSemaphore(value: 0)
+
+    func add(_ kind: Kind) {
+      let probe = DeinitProbe { [deinitBegun, deinitMayEnd] in
+        deinitBegun.signal()
+        #expect(deinitMayEnd.waitUntilSignalled())
+      }
+      let gate = gate
+      switch kind {
+      case .job: queue.async(lifetime: owner.lifetime) { [probe] in withExtendedLifetime(probe) { gate.pass() } }
+      case .jobOfOwner: queue.async(owner: owner) { [probe] _ in withExtendedLifetime(probe) { gate.pass() } }
+      case .barrierOfOwner: queue.addBarrier(owner: owner) { [probe] _ in withExtendedLifetime(probe) { gate.pass() } }
+      }
+    }
+
+    /// On a thread, or in a task, of its own. Ends the deinit when the wait is over.
+    func wait(for awaited: Awaited) -> DispatchSemaphore {
+      let isOver = DispatchSemaphore(value: 0)
+      let end: @Sendable () -> Void = { [deinitMayEnd] in
+        isOver.signal()
+        deinitMayEnd.signal()
+      }
+      let (queue, lifetime) = (queue, owner.lifetime)
+      switch awaited {
+      case .queue:
+        Thread.detachNewThread {
+          queue.waitUntilAllOperationsAreFinished()
+          end()
+        }
+      case .owner:
+        Thread.detachNewThread {
+          queue.waitUntilFinished(ownedBy: lifetime)
+          end()
+        }
+      case .drain:
+        Task.detached {
+          await lifetime.drain(on: queue)
+          end()
+        }
+      }
+      return isOver
+    }
+
+    func add(_ successor: Successor, _ ran: DispatchSemaphore) {
+      let deinitMayEnd = deinitMayEnd
+      let body: @Sendable () -> Void = {
+        ran.signal()
+        deinitMayEnd.signal()
+      }
+      switch successor {
+      case .barrier: queue.addBarrierBlock(body)
+      case .barrierOfOwner: queue.addBarrier(lifetime: .process, body)
+      case .job:
+        queue.addBarrierBlock {}
+        queue.async(lifetime: .process, execute: body)
+      }
+    }
+  }
+
+  @Test(arguments: Kind.allCases, Awaited.allCases) func aWaitThatHasBegunEnds(_ kind: Kind, _ awaited: Awaited) {
+    let work = Work()
+    work.add(kind)
+    #expect(work.gate.hasBegun())
+    let isOver = work.wait(for: awaited)
+    #expect(eventually { work.queue.snapshot.waits == 1 })
+    work.gate.open()
+    #expect(work.deinitBegun.waitUntilSignalled())
+    #expect(isOver.waitUntilSignalled())
+  }
+
+  @Test(arguments: Kind.allCases, Awaited.allCases) func aWaitThatBeginsLaterEnds(_ kind: Kind, _ awaited: Awaited) {
+    let work = Work()
+    work.add(kind)
+    #expect(work.gate.hasBegun())
+    work.gate.open()
+    #expect(work.deinitBegun.waitUntilSignalled())
+    #expect(work.wait(for: awaited).waitUntilSignalled())
+  }
+
+  @Test(arguments: Kind.allCases, Successor.allCases) func whatABarrierHoldsUpBegins(_ kind: Kind, _ successor: Successor) {
+    let work = Work()
+    let ran = DispatchSemaphore(value: 0)
+    work.add(kind)
+    #expect(work.gate.hasBegun())
+    work.add(successor, ran)
+    work.gate.open()
+    #expect(work.deinitBegun.waitUntilSignalled())
+    #expect(ran.waitUntilSignalled())
+  }
+
+  @Test(arguments: Kind.allCases, Successor.allCases) func whatABarrierHoldsUpLaterBegins(_ kind: Kind, _ successor: Successor) {
+    let work = Work()
+    let ran = DispatchSemaphore(value: 0)
+    work.add(kind)
+    #expect(work.gate.hasBegun())
+    work.gate.open()
+    #expect(work.deinitBegun.waitUntilSignalled())
+    work.add(successor, ran)
+    #expect(ran.waitUntilSignalled())
+  }
+}
