@@ -124,4 +124,66 @@ import Testing
     work.add(successor, ran)
     #expect(ran.waitUntilSignalled())
   }
+
+  /// Its wait is over, and the only permit is with work that is over, too.
+  @Test func aBodyThatHasWaitedGoesOn() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let (first, second) = (OwnerLifetime(), OwnerLifetime())
+    let (gate, deinitBegun, deinitMayEnd) = (Gate(), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let hasGoneOn = DispatchSemaphore(value: 0)
+    queue.async(lifetime: .process) {
+      queue.async(lifetime: first) {}
+      do {
+        let probe = DeinitProbe {
+          deinitBegun.signal()
+          #expect(deinitMayEnd.waitUntilSignalled())
+        }
+        queue.async(lifetime: second) { [probe] in withExtendedLifetime(probe) { gate.pass() } }
+      }
+      queue.waitUntilFinished(ownedBy: first)
+      hasGoneOn.signal()
+      deinitMayEnd.signal()
+    }
+    #expect(gate.hasBegun())
+    #expect(eventually { queue.snapshot.somebodyReturns && !queue.snapshot.isMonitored })
+    gate.open()
+    #expect(deinitBegun.waitUntilSignalled())
+    #expect(hasGoneOn.waitUntilSignalled())  // by itself: a wait of ours would have looks made
+    #expect(queue.becomesIdle())
+  }
+
+  private final class Leaving: OwnedOperation, @unchecked Sendable {  // constants
+    private let body, whenGone: @Sendable () -> Void
+    init(_ lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void, whenGone: @escaping @Sendable () -> Void) {
+      (self.body, self.whenGone) = (body, whenGone)
+      super.init(lifetime: lifetime)
+    }
+    override func perform() { body() }
+    deinit { whenGone() }
+  }
+
+  /// Only one of an owner's jobs may run at a time, and the one that has run is over; or the operation, which has finished.
+  @Test(arguments: [false, true], [false, true]) func theOwnersNextJobBegins(afterOperation: Bool, isAddedLater: Bool) {
+    let queue = OwnerScopedQueue()
+    queue.maxConcurrentOperationCountPerOwner = 1
+    let lifetime = OwnerLifetime()
+    let (gate, deinitBegun, deinitMayEnd) = (Gate(), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let leave: @Sendable () -> Void = {
+      deinitBegun.signal()
+      #expect(deinitMayEnd.waitUntilSignalled())
+    }
+    if afterOperation {
+      queue.addOperation(Leaving(lifetime, { gate.pass() }, whenGone: leave))
+    } else {
+      let probe = DeinitProbe(leave)
+      queue.async(lifetime: lifetime) { [probe] in withExtendedLifetime(probe) { gate.pass() } }
+    }
+    #expect(gate.hasBegun())
+    if !isAddedLater { queue.async(lifetime: lifetime) { deinitMayEnd.signal() } }
+    #expect(eventually { !queue.snapshot.isMonitored })
+    gate.open()
+    #expect(deinitBegun.waitUntilSignalled())
+    if isAddedLater { queue.async(lifetime: lifetime) { deinitMayEnd.signal() } }
+    #expect(eventually { queue.snapshot.unfinished == 0 })
+  }
 }

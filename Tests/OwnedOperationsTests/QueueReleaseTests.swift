@@ -92,23 +92,24 @@ import Testing
     for _ in 0..<3 { #expect(released.waitUntilSignalled()) }
   }
 
+  private final class Departing: OwnedOperation, @unchecked Sendable {  // a constant
+    let hasGone: @Sendable () -> Void
+    init(_ lifetime: OwnerLifetime, _ hasGone: @escaping @Sendable () -> Void) {
+      self.hasGone = hasGone
+      super.init(lifetime: lifetime)
+    }
+    deinit { hasGone() }
+
+    /// So that nobody but the canceller is left.
+    override func cancel() {
+      super.cancel()
+      DeferredCalls.waitUntilIdle()
+      DeferredReleases.waitUntilIdle()
+    }
+  }
+
   /// The queue alone keeps them. Their deinits, which may want the canceller's locks, run somewhere else.
   @Test(arguments: [false, true]) func operationsThatAreCancelledAwayGoInTheBackground(ofOwner: Bool) {
-    final class Departing: OwnedOperation, @unchecked Sendable {  // a constant
-      let hasGone: @Sendable () -> Void
-      init(_ lifetime: OwnerLifetime, _ hasGone: @escaping @Sendable () -> Void) {
-        self.hasGone = hasGone
-        super.init(lifetime: lifetime)
-      }
-      deinit { hasGone() }
-
-      /// So that nobody but the canceller is left.
-      override func cancel() {
-        super.cancel()
-        DeferredCalls.waitUntilIdle()
-        DeferredReleases.waitUntilIdle()
-      }
-    }
     let queue = OwnerScopedQueue()
     let lifetime = OwnerLifetime()
     let (gone, goneHere) = (DispatchSemaphore(value: 0), Counter())
@@ -124,6 +125,28 @@ import Testing
     if ofOwner { queue.cancelOperations(ownedBy: lifetime) } else { queue.cancelAllOperations() }
     for _ in 0..<20 { #expect(gone.waitUntilSignalled()) }
     #expect(goneHere.value == 0)
+  }
+
+  @Test func whatIsCancelledAlongWithItsDependencyGoesInTheBackground() {
+    let queue = OwnerScopedQueue()
+    let (lifetime, other) = (OwnerLifetime(), OwnerLifetime())
+    let gone = DispatchSemaphore(value: 0)
+    let isGoneHere = Mutexed(false)
+    let here = pthread_self()
+    queue.isSuspended = true
+    let first = queue.addOperation(lifetime: lifetime) {}
+    do {
+      let dependent = Departing(other) {
+        isGoneHere.value = pthread_equal(here, pthread_self()) != 0
+        gone.signal()
+      }
+      dependent.dependencyPolicy = .requireSuccess
+      dependent.addDependency(first)
+      queue.addOperation(dependent)
+    }
+    queue.cancelOperations(ownedBy: lifetime)
+    #expect(gone.waitUntilSignalled())
+    #expect(!isGoneHere.value)
   }
 
   /// The end of an owner finds its owner queue, and counts what it took out after the phase with the owner queue has gone.

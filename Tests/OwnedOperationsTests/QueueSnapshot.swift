@@ -56,14 +56,16 @@ struct QueueSnapshot {
 /// What a queue's scheduler knew of one owner, in one phase.
 struct OwnerSnapshot {
   let lifetime: OwnerLifetime?
-  let isHeldBack, hasEnded, isAtRest: Bool
+  let isHeldBack, hasEnded: Bool
+  /// As who has not the queue's lock sees it.
+  let pending: PendingAmount
   /// Those that lie in its flows.
   let items: Int
   let lines: Int
 
   fileprivate init(_ ownerQueue: OwnerQueue) {
     lifetime = ownerQueue.lifetime
-    (isHeldBack, hasEnded, isAtRest) = (ownerQueue.isHeldBack, ownerQueue.hasEnded, ownerQueue.isAtRest)
+    (isHeldBack, hasEnded, pending) = (ownerQueue.isHeldBack, ownerQueue.hasEnded, ownerQueue.pending)
     var (items, lines) = (0, 0)
     for level in 0..<PriorityLevel.count {
       items += ownerQueue.flow(at: level)?.work.count ?? 0

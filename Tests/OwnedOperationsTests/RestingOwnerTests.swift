@@ -17,7 +17,7 @@ struct RestingOwnerTests {
     let isRun = DispatchSemaphore(value: 0)
     queue.async(owner: screen!) { _ in isRun.signal() }
     #expect(isRun.waitUntilSignalled())
-    #expect(eventually { queue.snapshot(of: lifetime)?.isAtRest == true })
+    #expect(eventually { queue.snapshot(of: lifetime)?.pending == PendingAmount.none })
     screen = nil
     #expect(eventually { queue.snapshot(of: lifetime) == nil })
     gate.open()
@@ -29,16 +29,17 @@ struct RestingOwnerTests {
     let screen = Screen()
     let lifetime = screen.lifetime
     queue.async(owner: screen) { _ in gate.pass() }
-    #expect(queue.snapshot(of: lifetime)?.isAtRest == false)
+    #expect(queue.snapshot(of: lifetime)?.pending == .one)
     #expect(gate.hasBegun())
     queue.async(owner: screen) { _ in gate.pass() }
+    #expect(queue.snapshot(of: lifetime)?.pending == .several)
     gate.open()
     #expect(gate.hasBegun())
-    #expect(queue.snapshot(of: lifetime)?.isAtRest == false)
+    #expect(eventually { queue.snapshot(of: lifetime)?.pending == .one })
     queue.async(lifetime: .process) { gate.pass() }  // keeps the queue from forgetting who is at rest
     gate.open()
     #expect(gate.hasBegun())
-    #expect(eventually { queue.snapshot(of: lifetime)?.isAtRest == true })
+    #expect(eventually { queue.snapshot(of: lifetime)?.pending == PendingAmount.none })
     gate.open()
     #expect(queue.becomesIdle())
   }
@@ -60,12 +61,12 @@ struct RestingOwnerTests {
   private final class Member: LifetimeMember {
     static let memberKind: MemberKind = MemberKind(of: Member.self)
     nonisolated(unsafe) var memberIndex = MemberList.notListed  // guarded by the lifetime's lock
-    let isAtRest: Bool
+    let pending: PendingAmount
     private let lifetime: OwnerLifetime
     private let body: @Sendable () -> Void
 
     init(_ lifetime: OwnerLifetime, isAtRest: Bool, _ body: @escaping @Sendable () -> Void) {
-      (self.lifetime, self.isAtRest, self.body) = (lifetime, isAtRest, body)
+      (self.lifetime, pending, self.body) = (lifetime, isAtRest ? .none : .several, body)
     }
 
     deinit { lifetime.leave(self) }

@@ -266,4 +266,22 @@ import Testing
     #expect(queue.drain(worker, after: .items) == [])
     #expect(queue.phases == [1, 0] && queue.departed == 1)
   }
+
+  /// Its item is over, and what that leaves computes: the permit is the barrier's.
+  @Test func aBarrierBeginsBesideWhatIsLeftOfAnItem() {
+    let queue = ScheduledQueue()
+    queue.change { scheduler, _ in scheduler.setLimit(1, asSet: 1) }
+    let owner = OwnerLifetime()
+    let first = queue.add("first")
+    #expect(first?.begin() == "first")
+    queue.addAlone("barrier", of: owner)
+    first?.end()
+    var second: ScheduledQueue.Worker?
+    for _ in 0..<3 where second == nil {
+      first?.usedTime += 2_000_000
+      second = queue.lookAtWorkers().worker
+    }
+    #expect(queue.drain(second) == ["barrier"])
+    #expect(queue.look(first, after: .items) == .leaves(isLast: true))
+  }
 }

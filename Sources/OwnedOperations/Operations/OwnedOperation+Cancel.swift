@@ -5,9 +5,10 @@ import Foundation
 /// Operations whose cancellation this thread has to handle are handled one after the other, not one inside the other, however long the
 /// chain. Code of the user's comes after all of them: it may wait for any.
 struct Aftermath {
-  private enum Announcement {
-    case changes(OwnedOperation)
-    case cancellation(OwnedOperation)
+  private struct Announcement {
+    /// Until it has been made.
+    var operation: OwnedOperation?
+    let isOfCancellation: Bool
   }
 
   private var cancelled: [OwnedOperation] = []
@@ -16,28 +17,43 @@ struct Aftermath {
   private init() {}
 
   mutating func handleCancellation(of operation: OwnedOperation) { cancelled.append(operation) }
-  mutating func announceChanges(of operation: OwnedOperation) { announcements.append(.changes(operation)) }
+  mutating func announceChanges(of operation: OwnedOperation) {
+    announcements.append(Announcement(operation: operation, isOfCancellation: false))
+  }
   mutating func announceCancellation(of operation: OwnedOperation) {
-    if !operation.ignoresCancellation { announcements.append(.cancellation(operation)) }
+    if !operation.ignoresCancellation { announcements.append(Announcement(operation: operation, isOfCancellation: true)) }
   }
 
   /// - Parameter inBackground: on a thread that others depend on. Code of the user's may block, so it is called elsewhere.
   static func run(inBackground: Bool = false, _ body: (inout Aftermath) -> Void) {
     var aftermath = Aftermath()
     body(&aftermath)
-    while let operation = aftermath.cancelled.popLast() { operation.processCancellation(&aftermath) }
-    for announcement in aftermath.announcements {
-      switch announcement {
-      case .changes(let operation):
-        if inBackground { DeferredCalls.add { operation.deliverChanges() } } else { operation.deliverChanges() }
-      case .cancellation(let operation):
-        if inBackground { DeferredCalls.add { operation.announceCancellation() } } else { operation.announceCancellation() }
-      }
+    while let operation = aftermath.cancelled.popLast() {
+      operation.processCancellation(&aftermath)
+      letGo(of: consume operation)
     }
+    for index in aftermath.announcements.indices {
+      guard let operation = aftermath.announcements[index].operation.take() else { continue }
+      let isOfCancellation = aftermath.announcements[index].isOfCancellation
+      if inBackground {
+        DeferredCalls.add { [operation] in operation.announce(isOfCancellation) }
+      } else {
+        operation.announce(isOfCancellation)
+      }
+      letGo(of: consume operation)
+    }
+  }
+
+  /// It may depend on what somebody cancels, and have been in no hands but its queue's. The canceller may have locks that its deinit wants.
+  private static func letGo(of operation: consuming OwnedOperation) {
+    var operation = operation
+    if isKnownUniquelyReferenced(&operation) { DeferredReleases.add(consume operation) }
   }
 }
 
 extension OwnedOperation {
+  fileprivate final func announce(_ isOfCancellation: Bool) { if isOfCancellation { announceCancellation() } else { deliverChanges() } }
+
   final func cancel(_ reason: StateWord.Reason) { cancel(reason, from: .executing) }
 
   /// Cancels it if no start has been accepted, in one step with that look.

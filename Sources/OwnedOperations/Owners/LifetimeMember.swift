@@ -1,3 +1,10 @@
+/// How much a member has pending: how soon it is to hear of an end, and by whom.
+enum PendingAmount: UInt8 {
+  case none, one, several
+
+  init(_ count: Int) { self = count == 0 ? .none : count == 1 ? .one : .several }
+}
+
 /// Pending work of an owner: what an end must reach. Operations, blocks, graph runs, observations and
 /// owner queues are members.
 ///
@@ -10,10 +17,10 @@ protocol LifetimeMember: AnyObject, Sendable {
   /// Where the member stands in its lifetime's list. Written and read by ``MemberList`` only, under the lifetime's lock.
   var memberIndex: Int32 { get set }
 
-  /// Whether the member has nothing pending, so that there is no haste to tell it of an end. A hint: it may be out of date, but not for
-  /// who has given the member work, or been told that it is finished. Asked under the lifetime's lock, also while the member
-  /// deinitialises.
-  var isAtRest: Bool { get }
+  /// How much the member has pending. With nothing, there is no haste to tell it of an end; with several, that is left to the reaper. A
+  /// hint: it may be out of date, but not for who has given the member work, or been told that it is finished. Asked under the lifetime's
+  /// lock, also while the member deinitialises.
+  var pending: PendingAmount { get }
 
   /// Whether the last reference to it may go where nothing of the user's may run, once it has been told of the end; unless what goes with
   /// its lifetime is the user's. The same for all of a kind.
@@ -25,7 +32,7 @@ protocol LifetimeMember: AnyObject, Sendable {
 }
 
 extension LifetimeMember {
-  var isAtRest: Bool { false }
+  var pending: PendingAmount { .several }
   var isOnlyMemory: Bool { false }
 }
 
@@ -49,7 +56,7 @@ protocol MemberToldWithOthers: LifetimeMember {
 /// lifetime's lock, and costs more than all the rest.
 final class MemberKind: Sendable {
   private let setIndex: @Sendable (Int32, UnsafeMutableRawPointer) -> Void
-  private let isAtRest: @Sendable (UnsafeMutableRawPointer) -> Bool
+  private let pending: @Sendable (UnsafeMutableRawPointer) -> PendingAmount
   private let member: @Sendable (AnyObject) -> any LifetimeMember
   /// To ask a member for what it conforms to takes longer than all else that is done with it.
   private let memberToldWithOthers: (@Sendable (AnyObject) -> any MemberToldWithOthers)?
@@ -81,13 +88,13 @@ final class MemberKind: Sendable {
     self.tellAtOnce = tellAtOnce
     memberToldWithOthers = toldWithOthers
     setIndex = { index, member in Borrowed<Member>(address: member).with { $0.memberIndex = index } }
-    isAtRest = { member in Borrowed<Member>(address: member).with { $0.isAtRest } }
+    pending = { member in Borrowed<Member>(address: member).with { $0.pending } }
     member = { unsafeDowncast($0, to: Member.self) }
     self.tellTogether = tellTogether
   }
 
   func setIndex(_ index: Int32, of member: UnsafeMutableRawPointer) { setIndex(index, member) }
-  func isAtRest(_ member: UnsafeMutableRawPointer) -> Bool { isAtRest(member) }
+  func pending(_ member: UnsafeMutableRawPointer) -> PendingAmount { pending(member) }
   func member(_ object: AnyObject) -> any LifetimeMember { member(object) }
   var isToldWithOthers: Bool { memberToldWithOthers != nil }
   func tellAtOnce(_ member: Retained<AnyObject>) -> Bool { tellAtOnce?(member) ?? false }
@@ -146,13 +153,16 @@ struct MemberList {
   /// An end takes constant time.
   private static let mostAsked = 4
 
-  /// Whether all members are at rest. More than a few are not asked.
-  var areAtRest: Bool {
-    guard entries.count <= Self.mostAsked else { return false }
-    return entries.allSatisfy { entry in
-      guard let address = entry.reference?.address else { return true }
-      return entry.kind.with { $0.isAtRest(address) }
+  /// The most that any of the members has pending. More than a few are not asked.
+  var pending: PendingAmount {
+    guard entries.count <= Self.mostAsked else { return .several }
+    var most = PendingAmount.none
+    for entry in entries {
+      guard let address = entry.reference?.address else { continue }
+      let pending = entry.kind.with { $0.pending(address) }
+      if pending.rawValue > most.rawValue { most = pending }
     }
+    return most
   }
 
   mutating func insert<Member: LifetimeMember>(_ member: Member) {

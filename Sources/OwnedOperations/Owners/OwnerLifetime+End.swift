@@ -136,13 +136,14 @@ extension OwnerLifetime {
       }
     }
     self.word.store(word, ordering: .releasing)
-    let (hasMembers, areAtRest) = (guarded.members.count > 0, guarded.members.areAtRest)
+    let (hasMembers, pending) = (guarded.members.count > 0, guarded.members.pending)
     if Mutation.hooksRunUnderTheLock.isOn, let hooks { for hook in hooks.close() { hook.run(id) } }
     lock.unlock()
     if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
-    let isRecent = LifetimeReaper.mayTellAtOnce && page.with { $0.isRecent }  // the page may go now
-    OwnerIDRegistry.shared.markEnded(id, on: page)
-    if hasMembers, !(isRecent && LifetimeReaper.tellsAtOnce(self)) { LifetimeReaper.reap(self, hasHaste: !areAtRest) }
+    let isLittle = hasMembers && pending != .several
+    let isRecent = isLittle && LifetimeReaper.mayTellAtOnce && page.with { $0.isRecent }
+    OwnerIDRegistry.shared.markEnded(id, on: page)  // the page may go now
+    if hasMembers, !(isRecent && LifetimeReaper.tellsAtOnce(self)) { LifetimeReaper.reap(self, hasHaste: pending != .none) }
     return closed
   }
 

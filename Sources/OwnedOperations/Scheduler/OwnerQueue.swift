@@ -27,8 +27,8 @@ final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // 
   var isRemoved = false
   /// Had work since `hasRestedSinceLook` was asked last.
   private var hasBeenUsed = true
-  /// `unfinished == 0`, for who doesn't have the queue's lock.
-  private let rest = Atomic(true)
+  /// What `unfinished` comes to, for who doesn't have the queue's lock.
+  private let pendingAmount = Atomic(PendingAmount.none.rawValue)
   private var flows: Flows = (nil, nil, nil, nil, nil)
 
   /// The flows of its lines that have work. Most owners never have one.
@@ -116,10 +116,11 @@ final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // 
 
   @inline(__always)  // for each job
   func changeUnfinished(by count: Int) {
-    let wasAtRest = unfinished == 0
+    let before = PendingAmount(unfinished)
     unfinished += count
     hasBeenUsed = true
-    if wasAtRest != (unfinished == 0), !wasAtRest || !Mutation.workDoesNotEndTheRest.isOn { rest.store(!wasAtRest, ordering: .relaxed) }
+    let now = PendingAmount(unfinished)
+    if now != before, before != .none || !Mutation.workDoesNotEndTheRest.isOn { pendingAmount.store(now.rawValue, ordering: .relaxed) }
     guard let awaited else { return }
     if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
   }
@@ -130,7 +131,7 @@ final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // 
     return !hasBeenUsed
   }
 
-  var isAtRest: Bool { rest.load(ordering: .relaxed) }
+  var pending: PendingAmount { PendingAmount(Int(pendingAmount.load(ordering: .relaxed))) }
   var isOnlyMemory: Bool { true }
 
   /// Nothing refers to the owner queue or its flows.

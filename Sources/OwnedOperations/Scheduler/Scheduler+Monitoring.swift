@@ -63,8 +63,11 @@ extension Scheduler {
       if !hasMoved {
         reclaimBatch(from: worker)
         noteComputing(for: sighting.processorTime &- last.processorTime)
-        // What it computes may be what an item leaves. Neither who waits for that nor the next delivery of its line has to wait.
-        if isEndAwaited || worker.batch.currentFlow != nil, worker.batch.isCurrentOver { settle(worker, includingCurrent: true) }
+        // What it computes may be what an item leaves. Who waits for the item, or for its permit, doesn't wait for that.
+        if worker.batch.isCurrentOver {
+          if isEndAwaited || limit != .max && hasWork && !maySend { setOutside(worker) }
+          settle(worker, includingCurrent: true)
+        }
       }
       return hasMoved
     }
@@ -79,8 +82,12 @@ extension Scheduler {
 
   // MARK: Ends that somebody waits for
 
-  /// Whether somebody, or a barrier, waits for what workers have in hand.
-  var isEndAwaited: Bool { workers.activeCount > 0 && (firstPhase.address != lastPhase.address || !waits.isEmpty) }
+  /// Whether something may wait for what workers have in hand: somebody, a barrier, a body for its permit, or an owner's next job for its
+  /// turn.
+  var isEndAwaited: Bool {
+    workers.activeCount > 0
+      && (firstPhase.address != lastPhase.address || !waits.isEmpty || !returning.isEmpty || ownerLimit != .max)
+  }
 
   /// Whether a worker's item is over and has not been counted.
   var hasUncountedEnd: Bool { workers.active.contains { !$0.isOutside && $0.batch.isCurrentOver } }
@@ -98,7 +105,7 @@ extension Scheduler {
   mutating func setEndWatch() -> Int? { isEndWatchDue ? endWatch.set() : nil }
 
   mutating func lookForEnds() {
-    endWatch.noteLook(isAwaited: isEndAwaited)
+    endWatch.noteLook(isAwaited: isEndAwaited, at: lastSerial)
     if hasUncountedEnd, !Mutation.endIsLeftToItsWorker.isOn { monitor() }
   }
 }

@@ -8,7 +8,8 @@ import Dispatch
 /// fewer and fewer: see `EndWatch`.
 extension QueueCore {
   private static let monitorInterval = DispatchTimeInterval.milliseconds(2)
-  static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
+  /// Concurrent: a look may come to have the last reference to a queue, whose deinit runs hooks of the user's.
+  static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated, attributes: .concurrent)
 
   func scheduleLookAtWorkers() {
     if driver != nil { return }

@@ -10,21 +10,24 @@ extension Benchmark {
         var endTimes: [Double] = []
         var wakeTimes: [Double] = []
         var awakeTimes: [Double] = []
+        var asyncTimes: [Double] = []
         var rates: [Double] = []
-        for sample in 0...session.pick(7, quick: 3) {
-          let times = endOwner(pendingJobs: count, isSuspended: isSuspended)
+        for sample in 0...session.pick(10, quick: 3) {
+          let times = endOwner(pendingJobs: count, isSuspended: isSuspended, comesFirst: sample % 2 == 0)
           guard sample > 0 else { continue }
           endTimes.append(times.end / 1000)
           wakeTimes.append(times.wake / 1000)
           awakeTimes.append(times.awakeEnd / 1000)
+          asyncTimes.append(times.awakeAsync / 1000)
           rates.append(Double(2 * count) / times.release * 1000)
         }
         session.record(
           workload, unit: "us", count: count, ours: "end() on the caller's thread", endTimes, peer: "async {} to an idle GCD queue",
           wakeTimes, target: .ratio(atMost: 1.2), note: "either has to wake a thread that sleeps")
         session.record(
-          workload, unit: "us", count: count, ours: "end() of another owner, right behind", awakeTimes, target: .ours(atMost: 2),
-          note: "whoever cleans up is awake")
+          workload, unit: "us", count: count, ours: "end() of another owner, right behind", awakeTimes,
+          peer: "async {} to a GCD queue at work", asyncTimes, target: .ours(atMost: 2),
+          note: "neither has anybody to wake; in turn one is first")
         session.record(workload, unit: "M/s", count: count, ours: "release of captured objects", rates, target: .ours(atLeast: 5))
       }
     }
@@ -38,13 +41,16 @@ extension Benchmark {
     var wake: Double
     /// How long the `end()` of another owner, with as many jobs, kept the caller while the first one's were being cleaned up.
     var awakeEnd: Double
+    /// How long it keeps the caller, in the same place, to hand an empty closure to a GCD queue that has a block to run.
+    var awakeAsync: Double
     /// From the first end until the last object that a job of either had captured was freed.
     var release: Double
   }
 
-  private static func endOwner(pendingJobs count: Int, isSuspended: Bool) -> EndTimes {
+  /// - Parameter comesFirst: the second end, and not GCD's closure: whoever is second finds more in the caches.
+  private static func endOwner(pendingJobs count: Int, isSuspended: Bool, comesFirst: Bool) -> EndTimes {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
-    let gate = Gate()
+    let (gate, busy) = (Gate(), BusyQueue())
     if isSuspended { queue.isSuspended = true } else { gate.block(queue) }
 
     let (screen, other) = (Screen(), Screen())
@@ -65,9 +71,13 @@ extension Benchmark {
     let ended = DispatchTime.now().uptimeNanoseconds
     // Not at once: the thread that was woken has to come.
     usleep(1000)
-    let startOfOther = DispatchTime.now().uptimeNanoseconds
-    other.lifetime.end()
-    let endedOther = DispatchTime.now().uptimeNanoseconds
+    let startOfFirst = DispatchTime.now().uptimeNanoseconds
+    if comesFirst { other.lifetime.end() } else { busy.queue.async {} }
+    let startOfSecond = DispatchTime.now().uptimeNanoseconds
+    if comesFirst { busy.queue.async {} } else { other.lifetime.end() }
+    let endOfSecond = DispatchTime.now().uptimeNanoseconds
+    let (first, second) = (Double(startOfSecond - startOfFirst), Double(endOfSecond - startOfSecond))
+    busy.gate.signal()
     released.wait()
     releasedLater.wait()
     let finished = DispatchTime.now().uptimeNanoseconds
@@ -75,7 +85,23 @@ extension Benchmark {
     queue.isSuspended = false
     queue.waitUntilAllOperationsAreFinished()
     return EndTimes(
-      end: Double(ended - start), wake: wakeTime, awakeEnd: Double(endedOther - startOfOther), release: Double(finished - start))
+      end: Double(ended - start), wake: wakeTime, awakeEnd: comesFirst ? first : second, awakeAsync: comesFirst ? second : first,
+      release: Double(finished - start))
+  }
+
+  /// GCD's, with a block that waits for the gate.
+  private struct BusyQueue {
+    let queue = DispatchQueue(label: "busy")
+    let gate = DispatchSemaphore(value: 0)
+
+    init() {
+      let hasBegun = DispatchSemaphore(value: 0)
+      queue.async { [gate] in
+        hasBegun.signal()
+        gate.wait()
+      }
+      hasBegun.wait()
+    }
   }
 
   private static func timeToWakeAThread() -> Double {
