@@ -65,6 +65,11 @@ for target in package.targets where target.isTest && !isModel {
   target.swiftSettings = (target.swiftSettings ?? []) + [.unsafeFlags(plainly, .when(configuration: .release))]
 }
 
+// A third of the time of a run of the model. What accesses may overlap, other builds find.
+for target in package.targets where target.type != .system && isModel {
+  target.swiftSettings = (target.swiftSettings ?? []) + [.unsafeFlags(["-enforce-exclusivity=unchecked"])]
+}
+
 if isStrict {
   for target in package.targets {
     target.cSettings = (target.cSettings ?? []) + [.treatAllWarnings(as: .error)]

@@ -25,14 +25,14 @@ import Testing
     }
   }
 
-  @Test func aWaitEnds() {
-    Self.explore("async, whose captures block until the wait is over | wait") { run, scene, hasGoneOn in
-      Self.add(scene, whoseCapturesWaitFor: hasGoneOn)
+  private static func exploreWait(_ name: String, _ wait: @escaping @Sendable (QueueScene) -> Void) {
+    explore("async, whose captures block until \(name) is over | wait") { run, scene, hasGoneOn in
+      add(scene, whoseCapturesWaitFor: hasGoneOn)
       run.concurrently(
         (
           "wait",
           {
-            scene.queue.waitUntilAllOperationsAreFinished()
+            wait(scene)
             scene.bodies.runAndStay()
             hasGoneOn.signal()
           }
@@ -40,20 +40,9 @@ import Testing
     }
   }
 
-  @Test func aWaitForTheOwnerEnds() {
-    Self.explore("async, whose captures block until the wait for the owner is over | wait") { run, scene, hasGoneOn in
-      Self.add(scene, whoseCapturesWaitFor: hasGoneOn)
-      run.concurrently(
-        (
-          "wait",
-          {
-            scene.queue.waitUntilFinished(ownedBy: scene.lifetime)
-            scene.bodies.runAndStay()
-            hasGoneOn.signal()
-          }
-        ))
-    }
-  }
+  @Test func aWaitEnds() { Self.exploreWait("the wait") { $0.queue.waitUntilAllOperationsAreFinished() } }
+
+  @Test func aWaitForTheOwnerEnds() { Self.exploreWait("the wait for the owner") { $0.queue.waitUntilFinished(ownedBy: $0.lifetime) } }
 
   @Test func aBarrierBegins() {
     Self.explore("async, whose captures block until the barrier has run | addBarrier") { run, scene, hasGoneOn in

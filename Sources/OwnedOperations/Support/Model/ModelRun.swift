@@ -253,7 +253,7 @@
       me.next = object.place(for: me)
       trace?.append("\(me.name): \(call) \(object.name) \(file):\(line)")
       if stepCount > Self.mostSteps { fail(.livelock(stepCount)) }
-      guard branches, me.isExplored, strategy.isShared(object.id, by: me.number) else { return }
+      guard branches, me.isExplored, strategy.isShared(object.id, by: me.number), strategy.mayPreempt else { return }
       let options = ready(first: me)
       let choice = options.count == 1 ? 0 : choose(among: options, firstGoesOn: true)
       if choice != 0 { hand(from: me, to: chosen(options[choice])) }

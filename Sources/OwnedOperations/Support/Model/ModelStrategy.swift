@@ -4,6 +4,8 @@
     func didAdd(_ thread: Int)
     /// Whether a point at the object is worth a decision. A point at what one thread alone ever touches is none.
     func isShared(_ object: Int, by thread: Int) -> Bool
+    /// Whether it may choose another than the one that runs. If not, it need not be asked: most points of a run are such.
+    var mayPreempt: Bool { get }
     /// - Parameters:
     ///   - firstGoesOn: the first of the threads runs now, and could go on.
     ///   - state: two runs that have come to the same state go on in the same ways; see `ModelRun.state`.
@@ -11,6 +13,10 @@
     func choose(among threads: [Int], firstGoesOn: Bool, step: Int, state: () -> UInt64) -> Int
     /// The decisions of the run that ended, by which it can be repeated.
     var schedule: ModelSchedule { get }
+  }
+
+  extension ModelStrategy {
+    var mayPreempt: Bool { true }
   }
 
   /// A run as a list of decisions: at which steps another went on than the first of those who could, and which. Written `120:1,340:2`.
@@ -98,8 +104,10 @@
       return false
     }
 
+    var mayPreempt: Bool { preemptions < mostPreemptions && !isKnown }
+
     func choose(among threads: [Int], firstGoesOn: Bool, step: Int, state: () -> UInt64) -> Int {
-      if firstGoesOn, preemptions >= mostPreemptions { return 0 }
+      if firstGoesOn, !mayPreempt { return 0 }
       if depth == decisions.count, reduces, !isKnown { isKnown = !isNew(firstGoesOn ? ModelHash.of(state(), threads[0]) : state()) }
       // In turn, lest some wait for the others for ever.
       let chosen = isKnown ? firstGoesOn ? 0 : step % threads.count : decide(among: threads, firstGoesOn)
