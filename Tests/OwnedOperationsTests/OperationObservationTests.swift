@@ -277,4 +277,99 @@ struct OperationObservationTests {
       #expect(operation.isFinished)
     }
   }
+
+  // MARK: Dependents
+
+  /// Its handlers are called where the dependency finishes, when that has finished in every sense.
+  @Test(arguments: [false, true], [false, true]) func whoObservesADependentMayWaitForWhatItDependedOn(beforehand: Bool, isCancelled: Bool) {
+    let queue = OwnerScopedQueue()
+    let (lifetime, other) = (OwnerLifetime(), OwnerLifetime())
+    let first = OwnedBlockOperation(lifetime: lifetime) {}
+    let second = OwnedBlockOperation(lifetime: other) {}
+    second.addDependency(first)
+    let waited = DispatchSemaphore(value: 0)
+    let observation = second.observe(\.isReady, options: beforehand ? [.prior] : [.new]) { _, change in
+      guard change.isPrior || change.newValue == true else { return }
+      queue.waitUntilFinished(ownedBy: lifetime)
+      waited.signal()
+    }
+    if isCancelled {
+      let never = OwnedBlockOperation(lifetime: other) {}
+      first.addDependency(never)
+      queue.addOperations([first, second], waitUntilFinished: false)
+      Thread.detachNewThread { first.cancel() }
+    } else {
+      queue.addOperations([first, second], waitUntilFinished: false)
+    }
+    #expect(waited.waitUntilSignalled())
+    #expect(queue.becomesIdle())
+    withExtendedLifetime(observation) {}
+  }
+
+  /// The owner of what an operation depends on ends. Whoever observes the operation, which is another's, holds that up for nobody.
+  @Test(arguments: [false, true]) func anObserverOfAnothersOperationHoldsUpNoEnd(beforehand: Bool) {
+    let (queue, lifetime, gate) = (OwnerScopedQueue(), OwnerLifetime(), Gate())
+    queue.isSuspended = true
+    let first = OwnedBlockOperation(lifetime: lifetime) {}
+    let second = OwnedBlockOperation(lifetime: .process) {}
+    second.addDependency(first)
+    let observation = second.observe(\.isReady, options: beforehand ? [.prior] : [.new]) { _, change in
+      if change.isPrior || change.newValue == true { gate.pass() }
+    }
+    queue.addOperations([first, second], waitUntilFinished: false)
+    lifetime.end()
+    #expect(gate.hasBegun())
+    #expect(eventually { queue.operationCount(ownedBy: lifetime) == 0 })
+    for _ in 0..<2 { gate.open() }
+    #expect(eventually { second.isReady })
+    withExtendedLifetime(observation) {}
+  }
+
+  /// That others observe the operation, or another one that depends on the same, makes no difference to who waits for the dependency.
+  @Test(arguments: [false, true]) func dependentsAreReadyBeforeTheCompletionBlock(hasSibling: Bool) {
+    let first = OwnedBlockOperation(lifetime: .process) {}
+    let (observed, second) = (OwnedBlockOperation(lifetime: .process) {}, OwnedBlockOperation(lifetime: .process) {})
+    if hasSibling { observed.addDependency(first) }
+    second.addDependency(first)
+    #expect(!second.isReady)
+    let (wasReady, done) = (Mutexed(false), DispatchSemaphore(value: 0))
+    let observations = [
+      observed.observe(\.isReady, options: [.prior]) { _, change in if change.isPrior { #expect(done.waitUntilSignalled()) } },
+      second.observe(\.isReady) { _, _ in #expect(done.waitUntilSignalled()) },
+    ]
+    first.completionBlock = { [second] in
+      wasReady.value = second.isReady
+      for _ in 0..<2 { done.signal() }
+    }
+    first.start()
+    #expect(wasReady.value)
+    withExtendedLifetime(observations) {}
+  }
+
+  private final class Waiting: OwnedOperation, @unchecked Sendable {  // a constant
+    let wait: @Sendable () -> Void
+    init(_ wait: @escaping @Sendable () -> Void) {
+      self.wait = wait
+      super.init(lifetime: .process)
+    }
+    override func didCancel(_ reason: CancellationReason) { wait() }
+  }
+
+  /// Foundation's queue starts it when it hears that it is ready: that comes before all code that may wait for it.
+  @Test func foundationHearsFirst() {
+    let ran = DispatchSemaphore(value: 0)
+    let last = OwnedBlockOperation(lifetime: .process) { ran.signal() }
+    let first = Waiting { #expect(ran.waitUntilSignalled()) }
+    let middle = OwnedBlockOperation(lifetime: .process) {}
+    middle.dependencyPolicy = .requireSuccess
+    middle.addDependency(first)
+    last.addDependency(middle)
+    let (queue, theirs) = (OwnerScopedQueue(), OperationQueue())
+    queue.isSuspended = true
+    queue.addOperations([first, middle], waitUntilFinished: false)
+    theirs.addOperation(last)
+    #expect(!last.isReady)
+    first.cancel()
+    #expect(last.isFinished || returns { last.waitUntilFinished() })
+  }
 }

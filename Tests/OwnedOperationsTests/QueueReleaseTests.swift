@@ -149,6 +149,66 @@ import Testing
     #expect(!isGoneHere.value)
   }
 
+  /// Its dependent, which is told last, has removed it by then.
+  @Test func whatFailedADependentGoesInTheBackground() {
+    let queue = OwnerScopedQueue()
+    let (gone, isGoneHere) = (DispatchSemaphore(value: 0), Mutexed(false))
+    let here = pthread_self()
+    let first = OwnedBlockOperation(lifetime: .process) {}
+    let dependent = OwnedBlockOperation(lifetime: .process) {}
+    var observation: OperationObservation?
+    do {
+      let middle = Departing(.process) {
+        isGoneHere.value = pthread_equal(here, pthread_self()) != 0
+        gone.signal()
+      }
+      middle.dependencyPolicy = .requireSuccess
+      middle.addDependency(first)
+      dependent.addDependency(middle)
+      observation = dependent.observe(\.isReady, options: [.prior]) { operation, change in
+        if change.isPrior { for each in operation.dependencies { operation.removeDependency(each) } }
+      }
+      queue.addOperations([middle, dependent], waitUntilFinished: false)
+    }
+    first.cancel()
+    #expect(gone.waitUntilSignalled())
+    #expect(!isGoneHere.value)
+    #expect(queue.becomesIdle())
+    withExtendedLifetime(observation) {}
+  }
+
+  /// By the time its dependency's canceller has told it, it has run, and the canceller alone keeps it.
+  @Test func whatHasRunSinceItsDependencyWasCancelledGoesInTheBackground() {
+    let queue = OwnerScopedQueue()
+    let (gone, isGoneHere) = (DispatchSemaphore(value: 0), Mutexed(false))
+    let here = pthread_self()
+    let first = queue.addOperation(lifetime: .process) {}
+    let never = BlockOperation()
+    let blocked = OwnedBlockOperation(lifetime: .process) {}
+    blocked.addDependency(never)
+    var observation: OperationObservation?
+    do {
+      let dependent = Departing(.process) {
+        isGoneHere.value = pthread_equal(here, pthread_self()) != 0
+        gone.signal()
+      }
+      dependent.addDependency(blocked)
+      // Told where the canceller is.
+      observation = dependent.observe(\.isReady) { operation, change in
+        guard change.newValue == true else { return }
+        #expect(eventually { operation.isFinished })
+        #expect(queue.becomesIdle())
+        DeferredCalls.waitUntilIdle()
+        DeferredReleases.waitUntilIdle()
+      }
+      queue.addOperations([blocked, dependent], waitUntilFinished: false)
+    }
+    blocked.cancel()
+    #expect(gone.waitUntilSignalled())
+    #expect(!isGoneHere.value)
+    withExtendedLifetime((observation, first, never)) {}
+  }
+
   /// The end of an owner finds its owner queue, and counts what it took out after the phase with the owner queue has gone.
   @Test func phaseMayGoBeforeTheEndOfAnOwnerIsCounted() {
     let queue = OwnerScopedQueue()

@@ -56,10 +56,12 @@ extension OwnedOperation {
   /// For `isReady`, `isExecuting`, `isFinished`, `isCancelled`, `state`, `dependencies` and `queuePriority`. The first four are views of
   /// the operation's own state; a condition that a subclass adds to `isReady` is not part of it.
   ///
-  /// The handler runs on the thread that makes the change. For the end of an owner that is a background thread, which the handler must not
-  /// block. Handlers run in the order of the changes, and never inside one another. A change made by a handler, or by another thread
-  /// meanwhile, is delivered next, by the thread that is delivering. No lock is held. The operation keeps the handler until the observation
-  /// ends, which it does by itself after `isFinished`. The observation doesn't keep the operation.
+  /// The handler runs on the thread that makes the change. For the end of an owner that is a background thread. When an operation becomes
+  /// ready because another has finished, that has finished in every sense: the handler may wait for its owner.
+  ///
+  /// Handlers run in the order of the changes, and never inside one another. A change made by a handler, or by another thread meanwhile, is
+  /// delivered next, by the thread that is delivering. No lock is held. The operation keeps the handler until the observation ends, which
+  /// it does by itself after `isFinished`. The observation doesn't keep the operation.
   /// - Returns: the observation, to be kept for as long as it is wanted.
   public final func observe<Value>(
     _ keyPath: KeyPath<OwnedOperation, Value>, options: OperationObservation.Options = [.new],

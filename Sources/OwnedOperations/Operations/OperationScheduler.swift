@@ -16,7 +16,8 @@ protocol OperationScheduler: AnyObject, Sendable {
   /// The work is about to run. Once at most for each operation attached, before its finish; under the operation's lock.
   func operationDidBegin()
 
-  /// `isFinished` is visible and dependents have been released. Once for each operation attached, before its completion block; any thread.
+  /// `isFinished` is visible and dependents have been released, but for those that are observed beforehand. Once for each operation
+  /// attached, before its completion block; any thread.
   /// - Returns: whether this thread has begun the operation for the scheduler, which lets go of it when the start has returned. From now on
   ///   the scheduler has no other reference to it.
   func operationDidFinish(_ operation: OwnedOperation) -> Bool

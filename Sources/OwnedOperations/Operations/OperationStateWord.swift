@@ -195,4 +195,6 @@ struct StateChange {
 
   /// Whether this exchange, and no other, set the bits.
   func turned(_ bits: StateWord.Bits) -> Bool { new.contains(bits) && !old.contains(bits) }
+
+  var altersReadiness: Bool { new.phase == .pending && !new.isCancelled && old.isReady != new.isReady }
 }

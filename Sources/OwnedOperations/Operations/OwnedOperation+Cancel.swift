@@ -11,15 +11,29 @@ struct Aftermath {
     let isOfCancellation: Bool
   }
 
+  private struct Release {
+    let dependent: OwnedOperation
+    let failure: DependencyFailure?
+  }
+
   private var cancelled: [OwnedOperation] = []
+  /// Nil where it has been made.
+  private var releases: [Release?] = []
+  /// Foundation, which has asked before, is to hear that they are ready.
+  private var ready: [OwnedOperation] = []
   private var announcements: [Announcement] = []
 
   private init() {}
 
   mutating func handleCancellation(of operation: OwnedOperation) { cancelled.append(operation) }
+  /// One of the dependencies has finished. For those that have to be told beforehand: their count falls when all else is done.
+  mutating func release(_ dependent: OwnedOperation, _ failure: DependencyFailure?) {
+    releases.append(Release(dependent: dependent, failure: failure))
+  }
   mutating func announceChanges(of operation: OwnedOperation) {
     announcements.append(Announcement(operation: operation, isOfCancellation: false))
   }
+  mutating func announceReadiness(of operation: OwnedOperation) { ready.append(operation) }
   mutating func announceCancellation(of operation: OwnedOperation) {
     if !operation.ignoresCancellation { announcements.append(Announcement(operation: operation, isOfCancellation: true)) }
   }
@@ -28,9 +42,17 @@ struct Aftermath {
   static func run(inBackground: Bool = false, _ body: (inout Aftermath) -> Void) {
     var aftermath = Aftermath()
     body(&aftermath)
-    while let operation = aftermath.cancelled.popLast() {
-      operation.processCancellation(&aftermath)
-      letGo(of: consume operation)
+    aftermath.handleCancellations(inBackground)
+    var released = 0
+    while released < aftermath.releases.count, let release = aftermath.releases[released].take() {
+      released += 1
+      if inBackground {
+        DeferredCalls.add { run { aftermath in release.dependent.dependencyDidFinish(release.failure, &aftermath) } }
+      } else {
+        release.dependent.dependencyDidFinish(release.failure, &aftermath)
+        aftermath.handleCancellations(inBackground)
+      }
+      DeferredReleases.add(consume release)
     }
     for index in aftermath.announcements.indices {
       guard let operation = aftermath.announcements[index].operation.take() else { continue }
@@ -44,8 +66,26 @@ struct Aftermath {
     }
   }
 
-  /// It may depend on what somebody cancels, and have been in no hands but its queue's. The canceller may have locks that its deinit wants.
-  private static func letGo(of operation: consuming OwnedOperation) {
+  private mutating func handleCancellations(_ inBackground: Bool) {
+    while let operation = cancelled.popLast() {
+      operation.processCancellation(&self)
+      Self.letGo(of: consume operation)
+    }
+    // First of all news: it may be what starts the operation, which others may wait for.
+    ready.reverse()
+    while let operation = ready.popLast() {
+      if inBackground {
+        DeferredCalls.add { [operation] in operation.tellFoundation(.isReady) }
+      } else {
+        operation.tellFoundation(.isReady)
+      }
+      Self.letGo(of: consume operation)
+    }
+  }
+
+  /// It may depend on what somebody cancels, or have run meanwhile, and have been in no hands but its queue's. The canceller may have locks
+  /// that its deinit wants, and of what finishes others are to hear first.
+  static func letGo(of operation: consuming OwnedOperation) {
     var operation = operation
     if isKnownUniquelyReferenced(&operation) { DeferredReleases.add(consume operation) }
   }

@@ -51,6 +51,7 @@ extension OwnedOperation {
     let failure = dependency.isCancelled ? DependencyFailure(dependency) : nil
     if let dependent = cell.resolve(dependency) {
       Aftermath.run { aftermath in dependent.dependencyDidFinish(failure, &aftermath) }
+      Aftermath.letGo(of: consume dependent)
     }
     _ = cell.takeSentinel(for: dependency)
   }
@@ -121,7 +122,11 @@ extension OwnedOperation {
     if change.turned(.cancelClaimed) {
       aftermath.handleCancellation(of: self)
     } else {
-      react(to: change)
+      if change.altersReadiness {
+        tellScheduler(of: change)
+        if change.new.contains(.readinessWasRead) { aftermath.announceReadiness(of: self) }
+      }
+      if change.new.contains(.isObserved) { aftermath.announceChanges(of: self) }
     }
   }
 

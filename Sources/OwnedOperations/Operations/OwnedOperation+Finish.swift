@@ -22,7 +22,8 @@ extension OwnedOperation {
   }
 
   /// For the one thread that has turned `finishClaimed`. The order matters: work released, finish visible, dependents released, scheduler
-  /// told, Foundation told, waiters woken, observers told, completion block handed over.
+  /// told, Foundation told, waiters woken, completion block handed over, observers told, of the dependents', too. Dependents that are
+  /// observed beforehand are released last: see `Aftermath`.
   final func completeFinish(_ aftermath: inout Aftermath) {
     releaseWork()
     let change = update { word in
@@ -76,7 +77,11 @@ extension OwnedOperation {
   }
 
   private func release(_ cell: DependencyCell, _ failure: DependencyFailure?, _ aftermath: inout Aftermath) {
-    cell.resolve(self)?.dependencyDidFinish(failure, &aftermath)
+    guard let dependent = cell.resolve(self) else { return }
+    // Who wants to hear beforehand is called in the midst of the change. (Who begins to want it just now may hear before others.)
+    if dependent.load().contains(.isObservedBeforehand) { return aftermath.release(dependent, failure) }
+    dependent.dependencyDidFinish(failure, &aftermath)
+    Aftermath.letGo(of: consume dependent)
   }
 
   // MARK: Completion block

@@ -76,10 +76,14 @@ extension OwnedOperation {
 
   /// What follows from an exchange that neither cancelled nor finished the operation. Outside locks.
   final func react(to change: StateChange) {
-    if change.new.phase == .pending, !change.new.isCancelled, change.old.isReady != change.new.isReady {
+    if change.altersReadiness {
       if change.new.contains(.readinessWasRead) { tellFoundation(.isReady) }
-      if change.turned(.announced) { lock.withLock { scheduler }?.operationDidBecomeReady(self) }
+      tellScheduler(of: change)
     }
     if change.new.contains(.isObserved) { deliverChanges() }
+  }
+
+  final func tellScheduler(of change: StateChange) {
+    if change.turned(.announced) { lock.withLock { scheduler }?.operationDidBecomeReady(self) }
   }
 }
