@@ -34,6 +34,51 @@ import Testing
     #expect(eventually { ended.value == 1 })
   }
 
+  /// Another operation of the same call is refused.
+  @Test func aLifetimeThatIsDroppedEndsThoughItsOperationWasNotTaken() {
+    let queue = OwnerScopedQueue()
+    let ended = Counter()
+    do {
+      let finished = OwnedBlockOperation(lifetime: .forTests) {}
+      finished.start()
+      let fresh = OwnedBlockOperation(lifetime: lifetime { ended.add() }) {}
+      #expect(throws: OwnerScopedQueueError.self) { try queue.enqueue([fresh, finished]) }
+    }
+    #expect(eventually { ended.value == 1 })
+    withExtendedLifetime(queue) {}
+  }
+
+  /// The queue knows the owner because it was suspended behind a barrier, which is all that the queue has.
+  @Test func aLifetimeThatIsDroppedEndsThoughBarriersAloneWereCancelled() {
+    let queue = OwnerScopedQueue()
+    let ended = Counter()
+    queue.isSuspended = true
+    queue.addBarrierBlock {}
+    do {
+      let lifetime = lifetime { ended.add() }
+      queue.setSuspended(true, ownedBy: lifetime)
+    }
+    queue.cancelAllOperations()
+    #expect(eventually { ended.value == 1 })
+    withExtendedLifetime(queue) {}
+  }
+
+  /// None of its nodes was ever ready.
+  @Test func aLifetimeThatIsDroppedEndsThoughItsGraphWasCancelledAtOnce() throws {
+    let queue = OwnerScopedQueue()
+    let ended = Counter()
+    do {
+      let (first, second) = (OwnerLifetime(), lifetime { ended.add() })
+      let graph = OperationGraph(lifetime: .forTests)
+      graph.dependencyPolicy = .requireSuccess
+      graph.node(lifetime: first) {}.precedes(graph.node(lifetime: second) {})
+      first.end()
+      _ = try graph.run(on: queue)
+    }
+    #expect(eventually { ended.value == 1 })
+    withExtendedLifetime(queue) {}
+  }
+
   private final class UntilFinished: OwnedOperation, @unchecked Sendable {  // constant
     let begun = DispatchSemaphore(value: 0)
     override var isAsynchronous: Bool { true }

@@ -186,4 +186,134 @@ import Testing
     if isAddedLater { queue.async(lifetime: lifetime) { deinitMayEnd.signal() } }
     #expect(eventually { queue.snapshot.unfinished == 0 })
   }
+
+  // MARK: Who looks
+
+  /// GCD's pool is in use by others. Looks have a thread nevertheless.
+  @Test func looksAreMadeWhileThePoolIsBlocked() {
+    let mayGo = DispatchSemaphore(value: 0)
+    for _ in 0..<300 { DispatchQueue.global(qos: .userInitiated).async { mayGo.wait() } }
+    defer { for _ in 0..<300 { mayGo.signal() } }
+    let work = Work()
+    work.add(.job)
+    #expect(work.gate.hasBegun())
+    work.gate.open()
+    #expect(work.deinitBegun.waitUntilSignalled())
+    #expect(work.wait(for: .queue).wait(timeout: .now() + 30) == .success)  // a tenth of the time until the pool has so many threads
+  }
+
+  /// A queue whose facade is there hands over what it has when it goes, and a hook may keep it from that. No look waits for it meanwhile.
+  @Test func aQueueThatIsGoingHoldsUpNoLooksAtOthers() throws {
+    let (begun, mayEnd) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let reference = Mutexed<QueueReference?>(nil)
+    Thread.detachNewThread {
+      let queue = OwnerScopedQueue()
+      _ = queue.operationQueue
+      reference.value = queue.core.reference
+      onDeinit(of: queue) { _, _ in
+        begun.signal()
+        #expect(mayEnd.waitUntilSignalled())
+      }
+    }
+    #expect(begun.waitUntilSignalled())
+    let going = try #require(reference.value)
+    #expect(!going.letLook { _ in })
+    mayEnd.signal()
+    #expect(eventually { going.letLook { _ in } })
+  }
+
+  /// Who asks again and again waits, too.
+  @Test(arguments: Kind.allCases, [false, true]) func whoAsksHowMuchIsLeftSeesTheEnd(_ kind: Kind, ofOwner: Bool) {
+    let work = Work()
+    work.add(kind)
+    #expect(work.gate.hasBegun())
+    work.gate.open()
+    #expect(work.deinitBegun.waitUntilSignalled())
+    #expect(eventually { (ofOwner ? work.queue.operationCount(ownedBy: work.owner.lifetime) : work.queue.operationCount) == 0 })
+    work.deinitMayEnd.signal()
+  }
+
+  /// When the end has been counted there is nothing more to look for, however long the deinit blocks.
+  @Test func noLooksAreMadeAfterTheEnd() {
+    let work = Work()
+    work.add(.job)
+    #expect(work.gate.hasBegun())
+    work.gate.open()
+    #expect(work.deinitBegun.waitUntilSignalled())
+    #expect(work.queue.becomesIdle())
+    #expect(eventually { !work.queue.snapshot.isMonitored })
+    work.queue.lookAtWorkers(times: 3)
+    #expect(work.queue.snapshot.blockedWorkers == 1)
+    #expect(!work.queue.snapshot.isMonitored)
+    work.deinitMayEnd.signal()
+    #expect(eventually { work.queue.snapshot.activeWorkers == 0 })
+    #expect(work.queue.snapshot.blockedWorkers == 0)
+  }
+
+  // MARK: The owner of what is over
+
+  /// The worker that is with what a job leaves has no body of the owner's any more: the owner goes, and what waits for that is decided.
+  @Test(arguments: [false, true]) func workHeldBackIsDecided(isNested: Bool) {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 2)
+    let owner = Mutexed<TokenOwner?>(TokenOwner())
+    let (gate, deinitBegun, deinitMayEnd) = (Gate(), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let add: @Sendable () -> Void = {
+      guard let owner = owner.value else { return }
+      let probe = DeinitProbe {
+        deinitBegun.signal()
+        #expect(deinitMayEnd.waitUntilSignalled())
+      }
+      queue.async(owner: owner) { [probe] _ in withExtendedLifetime(probe) { gate.pass() } }
+    }
+    if isNested { queue.async(lifetime: .process, execute: add) } else { add() }
+    #expect(gate.hasBegun())
+    queue.isSuspended = true
+    do {
+      guard let last = owner.value else { return }
+      queue.async(owner: last) { _ in }
+    }
+    owner.value = nil
+    queue.isSuspended = false
+    #expect(eventually { queue.holdsWorkBack })
+    gate.open()
+    #expect(deinitBegun.waitUntilSignalled())
+    #expect(queue.becomesIdle())
+    #expect(queue.statistics.skippedForEndedOwners == 1)
+    deinitMayEnd.signal()
+  }
+
+  @Test func whatAJobLeavesMayWaitForItsOwner() {
+    let queue = OwnerScopedQueue()
+    let owner = Mutexed<TokenOwner?>(TokenOwner())
+    guard let gone = owner.value.map({ goodbye(of: $0) }) else { return }
+    let done = DispatchSemaphore(value: 0)
+    do {
+      guard let held = owner.value else { return }
+      let probe = DeinitProbe {
+        #expect(gone.waitUntilSignalled())
+        done.signal()
+      }
+      queue.async(owner: held) { [probe] _ in withExtendedLifetime(probe) { owner.value = nil } }
+    }
+    #expect(done.waitUntilSignalled())
+  }
+
+  @Test func whatAJobLeavesMayWaitForItsOwnerThatIsDroppedLater() {
+    let queue = OwnerScopedQueue()
+    let owner = Mutexed<TokenOwner?>(TokenOwner())
+    guard let gone = owner.value.map({ goodbye(of: $0) }) else { return }
+    let (begun, done) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    do {
+      guard let held = owner.value else { return }
+      let probe = DeinitProbe {
+        begun.signal()
+        #expect(gone.waitUntilSignalled())
+        done.signal()
+      }
+      queue.async(owner: held) { [probe] _ in withExtendedLifetime(probe) {} }
+    }
+    #expect(begun.waitUntilSignalled())
+    owner.value = nil
+    #expect(done.waitUntilSignalled())
+  }
 }

@@ -21,7 +21,11 @@ extension QueueCore {
   }
 
   func forget(_ run: GraphRun) {
-    mutate { scheduler, _ in scheduler.runs[ObjectIdentifier(run)] = nil }
+    let hasRunOut = mutate { scheduler, _ in
+      scheduler.runs[ObjectIdentifier(run)] = nil
+      return scheduler.hasRunOut
+    }
+    if hasRunOut { noteIdle() }
   }
 
   // MARK: Ready nodes

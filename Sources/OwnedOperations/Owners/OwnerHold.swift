@@ -178,7 +178,7 @@ final class OwnerHold: Sendable {
 
   /// - Parameter looks: how often to look at most; without an end for a body, which holds the object.
   @inline(__always)  // for each job with an owner
-  private func isHeldByOthers(_ object: Borrowed<AnyObject>, looks: Int = .max) -> Bool {
+  func isHeldByOthers(_ object: Borrowed<AnyObject>, looks: Int = .max) -> Bool {
     let before = word.load(ordering: .acquiring)
     self.references.pass()
     let references = object.referenceCount

@@ -91,7 +91,11 @@ extension OwnerScopedQueue {
     // The last first: of those that depend on what was added before them, none begins because that has been cancelled.
     for operation in all.operations.reversed() { operation.cancel() }
     // Those that don't finish at once get new items: an operation may refuse to be cancelled.
-    core.mutate { scheduler, _ in scheduler.makeReadyThoseWaiting(all.operations) }
+    let hasRunOut = core.mutate { scheduler, _ in
+      scheduler.makeReadyThoseWaiting(all.operations)
+      return scheduler.hasRunOut
+    }
+    if hasRunOut { core.noteIdle() }
     DeferredReleases.add(emptying: &all.taken)
     DeferredReleases.add(emptying: &all.operations)
     DeferredReleases.add(emptying: &all.runs)
@@ -189,7 +193,7 @@ extension OwnerScopedQueue {
   /// - Complexity: linear in the queue's workers.
   public var operationCount: Int {
     core.mutate { scheduler, _ in
-      scheduler.settleAll()
+      scheduler.settleForQuestion()
       return scheduler.unfinished - scheduler.unfinishedBarriers
     }
   }

@@ -30,6 +30,8 @@ extension OwnerScopedQueue: OperationScheduler {
       for case let proxy as PlainOperationProxy in scheduled { proxy.abandon() }
       refusal.settle()
       for operation in scheduled where !operation.isOwnerAlive && operation !== refusal.operation { operation.settleRefusal() }
+      // Owners that are not refused have been made known to the queue, which may have nothing else to do.
+      if core.read({ $0.hasRunOut }) { core.noteIdle() }
       throw refusal.error
     }
     for operation in scheduled { operation.lifetime.ownerHold?.lookAgainIfHeldBack() }

@@ -227,7 +227,7 @@ extension OwnerScopedQueue {
   /// - Complexity: linear in the queue's workers and barriers.
   public func operationCount(ownedBy lifetime: OwnerLifetime) -> Int {
     core.mutate { scheduler, _ in
-      scheduler.settleAll()
+      scheduler.settleForQuestion()
       return scheduler.unfinished(ownedBy: lifetime)
     }
   }

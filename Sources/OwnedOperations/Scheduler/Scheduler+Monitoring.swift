@@ -11,9 +11,9 @@ extension Scheduler {
     for worker in workers.active where look(at: worker) { hasMoved = true }
     letMoreIn(hasMoved: hasMoved)
     let needsMonitor =
-      blockedWorkers > 0 || hasWork || !runs.isEmpty
+      hasWork || !runs.isEmpty
       || workers.active.contains {
-        $0.batch.hasRest || $0.batch.nested.isOpen || $0.batch.currentFlow?.held.count ?? 0 > 0
+        $0.isBlocked && !$0.isOutside || $0.batch.hasRest || $0.batch.nested.isOpen || $0.batch.currentFlow?.held.count ?? 0 > 0
       } || isEndAwaited && hasUncountedEnd
     if needsMonitor, !workers.active.isEmpty { monitor() }
   }
@@ -64,7 +64,7 @@ extension Scheduler {
         reclaimBatch(from: worker)
         noteComputing(for: sighting.processorTime &- last.processorTime)
         // What it computes may be what an item leaves. Who waits for the item, or for its permit, doesn't wait for that.
-        if worker.batch.isCurrentOver {
+        if worker.batch.isCurrentOver || isWithoutItem(worker) {
           if isEndAwaited || limit != .max && hasWork && !maySend { setOutside(worker) }
           settle(worker, includingCurrent: true)
         }
@@ -73,11 +73,14 @@ extension Scheduler {
     }
     // First of all: from here on the worker begins nothing, so that what is over now is what it began last.
     reclaimBatch(from: worker)
-    // Without a work item, too: the first of its batch may have been held back, and what it let go of then blocks.
-    let hasNoItem = !worker.batch.hasBegun && !isBarrierRunning && !Mutation.monitorLooksAtItemsOnly.isOn
-    if worker.batch.isCurrentOver || hasNoItem { setOutside(worker) }
+    if worker.batch.isCurrentOver || isWithoutItem(worker) { setOutside(worker) }
     settle(worker, includingCurrent: worker.isOutside)
     return false
+  }
+
+  /// The first item of its batch may have been held back, and what it let go of then blocks.
+  private func isWithoutItem(_ worker: ScheduledWorker) -> Bool {
+    !worker.batch.hasBegun && !worker.isArriving && !isBarrierRunning && !Mutation.monitorLooksAtItemsOnly.isOn
   }
 
   // MARK: Ends that somebody waits for
@@ -89,8 +92,14 @@ extension Scheduler {
       && (firstPhase.address != lastPhase.address || !waits.isEmpty || !returning.isEmpty || ownerLimit != .max)
   }
 
-  /// Whether a worker's item is over and has not been counted.
-  var hasUncountedEnd: Bool { workers.active.contains { !$0.isOutside && $0.batch.isCurrentOver } }
+  /// Whether a worker's item may be over and has not been counted.
+  var hasUncountedEnd: Bool { workers.active.contains { !$0.isOutside && ($0.batch.isCurrentOver || isWithoutItem($0)) } }
+
+  /// Counts what is over for those who ask how much is left. Who asks again and again waits, too, without being known.
+  mutating func settleForQuestion() {
+    settleAll()
+    if hasUncountedEnd { monitor() }
+  }
 
   /// Whether `setEndWatch` is to be called.
   var isEndWatchDue: Bool {

@@ -209,6 +209,7 @@ extension Scheduler {
   mutating func comeBack(_ worker: ScheduledWorker) {
     guard worker.isOutside else { return }
     worker.isOutside = false
+    setBlocked(worker, false)  // nobody may have looked since
     regain(worker.permit)
   }
 }

@@ -46,13 +46,6 @@ struct HeldOwner: ~Copyable {
     OwnerBodyFrame.enter(frame)
   }
 
-  var isHolding: Bool { hold != nil }
-
-  /// Before the next item is begun.
-  mutating func letGo(unlessFor next: UnsafeMutableRawPointer?) {
-    if next == nil || next != lifetime { letGo() }
-  }
-
   /// Before anything that isn't a job of this owner. May run the owner's deinit.
   mutating func letGo() {
     if hold != nil { letGoOfOwner() }
@@ -62,6 +55,15 @@ struct HeldOwner: ~Copyable {
   /// else holds the owner now: they may be the first to let go of it.
   mutating func letGoInBackground() {
     if hold != nil { letGoOfOwner(inBackground: true) }
+  }
+
+  /// When the item is over, and before what the body has captured goes: a deinit that blocks must not keep the owner. It is kept for the
+  /// next job of the same owner only, if that is to begin: if only bodies hold the owner, it is not. The owner's deinit, which is no body,
+  /// runs with no work item in hand.
+  /// - Parameter next: the lifetime whose job is next; a hint.
+  mutating func bodyDidEnd(beforeJobOf next: UnsafeMutableRawPointer?) {
+    guard let hold, let object else { return }
+    if next != lifetime || !hold.with({ $0.isHeldByOthers(object.borrowed) }) { letGoOfOwner() }
   }
 
   @inline(never)

@@ -291,6 +291,7 @@ final class QueueReference: Sendable {
   private struct Succession {
     /// There from the making of the facade on. Signalled when the queue has gone, and its heir is known; who has waited signals it again.
     var isSettled: Semaphore?
+    var hasBeenSettled = false
     var heir: QueueReference?
   }
 
@@ -313,6 +314,20 @@ final class QueueReference: Sendable {
     return withExtendedLifetime(found.host) { body(found.core.object) }
   }
 
+  /// The same for a thread that looks at one queue after the other, and waits for none. If the reference has become the last, it goes
+  /// elsewhere: hooks on the queue's deinit hold up no look at another.
+  /// - Returns: false if the queue is going, and it is not known whether it has an heir.
+  func letLook(_ body: (QueueCore) -> Void) -> Bool {
+    guard let queue = memory.retained() else {
+      let (isSettled, heir) = succession.withLock { ($0.isSettled == nil || $0.hasBeenSettled, $0.heir) }
+      return heir?.letLook(body) ?? isSettled
+    }
+    body(core.object)
+    var host = consume queue
+    if isKnownUniquelyReferenced(&host) { DeferredReleases.add(consume host) }
+    return true
+  }
+
   private var found: (host: AnyObject, core: Borrowed<QueueCore>)? { memory.retained().map { ($0, core) } ?? foundHeir }
 
   private var foundHeir: (host: AnyObject, core: Borrowed<QueueCore>)? {
@@ -333,7 +348,7 @@ final class QueueReference: Sendable {
   /// In the queue's deinit, once, if a succession was expected.
   func settleSuccession(_ heir: QueueReference?) {
     let isSettled = succession.withLock { succession in
-      succession.heir = heir
+      (succession.heir, succession.hasBeenSettled) = (heir, true)
       return succession.isSettled
     }
     isSettled?.signal()

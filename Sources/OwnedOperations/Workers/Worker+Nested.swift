@@ -86,10 +86,13 @@ extension Worker {
         beginNested(over)
         owner.with { body($0) }
         endNested(&over)
+        held.bodyDidEnd(beforeJobOf: nextNestedLifetime)
       case .heldBack(let hold):
         putBackNested(.ownerBlock(body), over, until: hold)
         held.letGo()
-      case .gone: skipNested(over, ownerQueue)
+      case .gone:
+        skipNested(over, ownerQueue)
+        held.letGo()
       }
     case .block(let body):
       held.letGoInBackground()

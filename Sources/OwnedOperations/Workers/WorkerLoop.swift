@@ -71,8 +71,6 @@ extension Worker {
     var held = HeldOwner(ownerFrame.start)
     while true {
       endLate()
-      // The deinit of the last owner is no body: it must not run with a work item in hand.
-      if held.isHolding { held.letGo(unlessFor: batch.nextLifetime ?? nextNestedLifetime) }
       guard let (index, work, ownerQueue, lifetime) = batch.begin() else {
         if count > 0, !batch.nested.isEmpty { nestedCount = runNested(level, &held) }
         break
@@ -134,10 +132,13 @@ extension Worker {
         beginJob()
         owner.with { body($0) }
         end(index, .succeeded)
+        held.bodyDidEnd(beforeJobOf: batch.nextLifetime ?? nextNestedLifetime)
       case .heldBack(let hold):
         holdBack(.ownerBlock(body), at: index, until: hold)
         held.letGo()
-      case .gone: end(index, .skipped)
+      case .gone:
+        end(index, .skipped)
+        held.letGo()
       }
     case .record(let record, let piece):
       held.letGoInBackground()

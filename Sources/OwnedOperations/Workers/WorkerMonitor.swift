@@ -8,19 +8,26 @@ import Dispatch
 /// fewer and fewer: see `EndWatch`.
 extension QueueCore {
   private static let monitorInterval = DispatchTimeInterval.milliseconds(2)
-  /// Concurrent: a look may come to have the last reference to a queue, whose deinit runs hooks of the user's.
-  static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated, attributes: .concurrent)
+  /// Serial: GCD gives it a thread even while all of its pool's are in use, or blocked.
+  static let monitorQueue = DispatchQueue(label: "OwnedOperations.WorkerMonitor", qos: .userInitiated)
 
   func scheduleLookAtWorkers() {
     if driver != nil { return }
-    Uptime.call(after: Self.monitorInterval, on: Self.monitorQueue) { [reference] in reference?.whileThere { $0.lookAtWorkers() } }
+    if let reference { Self.look(at: reference, after: Self.monitorInterval) { $0.lookAtWorkers() } }
   }
 
   /// See `EndWatch`.
   func scheduleLookForEnds(in delay: DispatchTimeInterval) {
     if driver != nil { return }
-    Uptime.call(after: delay, on: Self.monitorQueue) { [reference] in
-      reference?.whileThere { $0.mutate { scheduler, _ in scheduler.lookForEnds() } }
+    if let reference { Self.look(at: reference, after: delay) { $0.mutate { scheduler, _ in scheduler.lookForEnds() } } }
+  }
+
+  private static func look(
+    at reference: QueueReference, after delay: DispatchTimeInterval, _ look: @escaping @Sendable (QueueCore) -> Void
+  ) {
+    Uptime.call(after: delay, on: monitorQueue) {
+      // It may be going just now, and what it leaves may have an heir.
+      if !reference.letLook(look) { Self.look(at: reference, after: monitorInterval, look) }
     }
   }
 
