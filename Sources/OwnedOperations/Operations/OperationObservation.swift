@@ -31,6 +31,9 @@ public final class OperationObservation: Sendable {
     public static let initial = Options(rawValue: 4)
     /// The handler is called before each change too, with `isPrior` true and (if `old` is given) the value before.
     ///
+    /// An operation that is observed so becomes ready last of all: after those who wait for its last dependency, and that one's completion
+    /// block, have been told.
+    ///
     /// "Before" is before anybody can see the change. The exception is a cancellation by the end of the owner, which happens at once for
     /// everybody: the call comes right before the other one.
     public static let prior = Options(rawValue: 8)
