@@ -67,6 +67,96 @@ import Testing
     }
   }
 
+  /// Something that is pushed, and what is done with it.
+  private final class Pushed: RelayLinked, @unchecked Sendable {  // constant, but for the link, which has a protocol of its own
+    var nextInRelay: UnsafeMutableRawPointer?
+    let take: () -> Void
+    init(_ take: @escaping () -> Void) { self.take = take }
+  }
+
+  private static func relayOfPushed(together most: Int) -> Relay {
+    Relay(together: most) { (indices, element: (Int) -> Pushed) in for index in indices { element(index).take() } }
+  }
+
+  /// A runner may be about to leave, or have left.
+  @Test(arguments: [1, 2]) func whatIsPushedIsTakenOnce(together: Int) {
+    Self.explore("push, push | push, taken \(together) at a time") { run in
+      let relay = Self.relayOfPushed(together: together)
+      let (taken, gone) = (ModelFlag(), ModelFlag())
+      let push: @Sendable () -> Void = {
+        let value = Value(gone)
+        relay.push(Pushed { withExtendedLifetime(value) { taken.count += 1 } })
+      }
+      run.concurrently(
+        (
+          "one",
+          {
+            push()
+            push()
+          }
+        ), ("other", push))
+      relay.waitUntilIdle()
+      run.expect(taken.count == 3, "\(taken.count) of three were taken")
+      run.expect(gone.count == 3, "\(gone.count) of three have gone")
+    }
+  }
+
+  /// What was handed over before comes before, in whatever way.
+  @Test func whatIsPushedComesBeforeWhatIsAddedLater() {
+    Self.explore("push, push, add") { run in
+      let relay = Self.relayOfPushed(together: 1)
+      let taken = ModelFlag()
+      run.concurrently(
+        (
+          "one",
+          {
+            for place in 0..<2 {
+              relay.push(
+                Pushed {
+                  run.expect(taken.count == place, "one was overtaken")
+                  taken.count += 1
+                })
+            }
+            relay.add(RelaySteps(count: 1) { _ in run.expect(taken.count == 2, "what was pushed was overtaken") })
+          }
+        ))
+      relay.waitUntilIdle()
+      run.expect(taken.count == 2, "\(taken.count) of two were taken")
+    }
+  }
+
+  /// The first waits for the second, which only another thread can take.
+  @Test func whatIsPushedAndWaitsHoldsUpNobody() {
+    Self.explore("push one that waits | push what it waits for") { run in
+      let relay = Self.relayOfPushed(together: 1)
+      let (first, second) = (ModelFlag(), ModelFlag())
+      let signal = Semaphore()
+      run.concurrently(
+        (
+          "first",
+          {
+            relay.push(
+              Pushed {
+                signal.wait()
+                first.count += 1
+              })
+          }
+        ),
+        (
+          "second",
+          {
+            relay.push(
+              Pushed {
+                second.count += 1
+                signal.signal()
+              })
+          }
+        ))
+      relay.waitUntilIdle()
+      run.expect(first.count == 1 && second.count == 1, "they were taken \(first.count) times and \(second.count) times")
+    }
+  }
+
   /// A value that goes in the background.
   private final class Gathered: @unchecked Sendable {  // constants
     private let (run, gone): (ModelRun, ModelFlag)

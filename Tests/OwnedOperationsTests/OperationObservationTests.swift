@@ -372,4 +372,41 @@ struct OperationObservationTests {
     first.cancel()
     #expect(last.isFinished || returns { last.waitUntilFinished() })
   }
+
+  private final class Asked: OwnedOperation, @unchecked Sendable {  // a constant
+    let wait: @Sendable () -> Void
+    init(_ wait: @escaping @Sendable () -> Void) {
+      self.wait = wait
+      super.init(lifetime: .process)
+    }
+    override var isReady: Bool {
+      if isCancelled { wait() }
+      return super.isReady
+    }
+  }
+
+  /// To cancel an operation has Foundation ask whether it is ready, which may be overridden, and wait for another that is ready as well.
+  @Test func foundationHearsBeforeTheCancelledAreAsked() {
+    let ran = DispatchSemaphore(value: 0)
+    let wait: @Sendable () -> Void = {
+      #expect(ran.waitUntilSignalled())
+      ran.signal()  // it may be asked again
+    }
+    let first = OwnedBlockOperation(lifetime: .process) {}
+    let ready = OwnedBlockOperation(lifetime: .process) { ran.signal() }
+    let cancelled = (0..<2).map { _ in Asked(wait) }
+    let queues = (0..<2).map { _ in OperationQueue() }  // each asks all that it has
+    for operation in [cancelled[0], ready, cancelled[1]] {
+      operation.addDependency(first)
+      if operation !== ready { operation.dependencyPolicy = .requireSuccess }
+      queues[operation === ready ? 0 : 1].addOperation(operation)
+      #expect(!operation.isReady)
+    }
+    let queue = OwnerScopedQueue()
+    queue.isSuspended = true
+    queue.addOperation(first)
+    first.cancel()
+    for queue in queues { queue.waitUntilAllOperationsAreFinished() }
+    #expect(cancelled.filter { !$0.isCancelled }.isEmpty)
+  }
 }

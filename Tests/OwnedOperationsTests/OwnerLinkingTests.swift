@@ -9,7 +9,7 @@ import Testing
     let (old, new) = (OwnerLifetime(), OwnerLifetime())
     var child: OwnerLifetime? = OwnerLifetime(parent: old)
     // The former parent has begun to end, and knows the child; the child moves; then the end comes to it.
-    let closed = try #require(old.close(.requested))
+    let closed = try #require(old.close(.requested).closed)
     try child?.setParent(new)
     #expect(old.closeTree(from: closed, .requested).count == 1, "only itself")
     #expect(child?.isAlive == true && child?.parent === new)
@@ -23,7 +23,7 @@ import Testing
   @Test func childThatEndedBeforeItMovedIsNobodysChild() throws {
     let (old, new) = (OwnerLifetime(), OwnerLifetime())
     let child = OwnerLifetime(parent: old)
-    let closed = try #require(old.close(.requested))
+    let closed = try #require(old.close(.requested).closed)
     #expect(old.closeTree(from: closed, .requested).count == 2)
     #expect(throws: OwnerLifetimeError.alreadyEnded(child.description)) { try child.setParent(new) }
     #expect(new.childCount == 0 && child.endReason == .parentEnded(old.id))
@@ -32,7 +32,7 @@ import Testing
   @Test func childThatMovedAndMovedBackEndsWithItsParent() throws {
     let (old, new) = (OwnerLifetime(), OwnerLifetime())
     let child = OwnerLifetime(parent: old)
-    let closed = try #require(old.close(.requested))
+    let closed = try #require(old.close(.requested).closed)
     try child.setParent(new)
     try child.setParent(old)
     #expect(child.endReason == .parentEnded(old.id))
@@ -82,5 +82,11 @@ import Testing
     let former = try #require(child.parent?.id)
     try child.setParent(nil)
     #expect(!OwnerLifetime.isAlive(former) && child.isAlive)
+  }
+}
+
+extension OwnerLifetime.Closing {
+  fileprivate var closed: OwnerLifetime.Closed? {
+    if case .turnedWith(let closed) = self { closed } else { nil }
   }
 }

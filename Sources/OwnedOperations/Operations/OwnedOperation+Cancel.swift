@@ -67,11 +67,16 @@ struct Aftermath {
   }
 
   private mutating func handleCancellations(_ inBackground: Bool) {
+    tellFoundation(inBackground)
     while let operation = cancelled.popLast() {
       operation.processCancellation(&self)
       Self.letGo(of: consume operation)
+      tellFoundation(inBackground)
     }
-    // First of all news: it may be what starts the operation, which others may wait for.
+  }
+
+  /// First of all news: it may be what starts the operation, which others may wait for.
+  private mutating func tellFoundation(_ inBackground: Bool) {
     ready.reverse()
     while let operation = ready.popLast() {
       if inBackground {

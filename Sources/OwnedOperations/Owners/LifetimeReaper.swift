@@ -9,7 +9,7 @@ import Synchronization
 /// - So a member may be told while another one is being told on another thread.
 /// - Owner queues of one queue are told together: see ``MemberToldWithOthers``.
 enum LifetimeReaper {
-  private static let relay = Relay { GatheredTogether<OwnerLifetime>(most: together) { sweep($0, $1) } }
+  private static let relay = Relay(together: together) { sweep($0, $1) }
   /// Members of owners that have many, one by one. Apart, so that owners with little work don't wait behind a million operations.
   #if OWNED_OPERATIONS_MODEL
     // The threads of another would be explored, too, and are as these.
@@ -46,18 +46,24 @@ enum LifetimeReaper {
   /// Any thread; amortised constant time.
   /// - Parameter hasHaste: the members hear of it at once, and not only within a tenth of a second.
   static func reap(_ lifetime: OwnerLifetime, hasHaste: Bool = true) {
-    if !held.isEmpty, held.contains(lifetime.id) { return }
+    if lifetime.isReapedLate { return }
     guard hasHaste || Haste.isForced else {
       if !Mutation.restingMembersAreForgotten.isOn { resting.add(lifetime) }
       return
     }
-    relay.gather(with: lifetime) { (ended: GatheredTogether<OwnerLifetime>, lifetime) in ended.append(lifetime) }
+    relay.push(lifetime)
   }
 
   /// Tells the only member on this thread, if that can be done in no time: what it has of the owner is in the cache of whoever ends the
   /// owner, if that was made lately. To have it fetched by another processor costs both more than all the rest.
   /// - Returns: whether it has been told. If not, the lifetime is to be reaped.
-  static func tellsAtOnce(_ lifetime: OwnerLifetime) -> Bool { held.isEmpty && lifetime.tellOnlyMemberAtOnce() }
+  static func tellsAtOnce(_ lifetime: OwnerLifetime) -> Bool { !lifetime.isReapedLate && lifetime.tellOnlyMemberAtOnce() }
+
+  /// Whether to hand a lifetime over wakes nobody. A hint.
+  static var isAwake: Bool { relay.isAwake }
+
+  /// What `isAwake` and `reap` touch.
+  static func prefetch() { Prefetch.toWrite(Borrowed(relay).address) }
 
   /// In the model only where a scenario is about that: the others are about what the reaper does.
   static var mayTellAtOnce: Bool {
@@ -174,29 +180,12 @@ enum LifetimeReaper {
 
   // MARK: For tests
 
-  /// Lifetimes whose members are to hear of the end later than usual.
-  private final class Held: Sendable {
-    private let ids = Locked<Set<OwnerID>>([])
-    private let count = Atomic<Int>(0)
-
-    var isEmpty: Bool { count.load(ordering: .relaxed) == 0 }
-    func contains(_ id: OwnerID) -> Bool { ids.withLock { $0.contains(id) } }
-    func set(_ id: OwnerID, isHeld: Bool) {
-      ids.withLock { ids in
-        if isHeld { ids.insert(id) } else { ids.remove(id) }
-        count.store(ids.count, ordering: .relaxed)
-      }
-    }
-  }
-
-  private static let held = Held()
-
   /// The reaper is late for this lifetime, which has yet to end, until `resume`.
-  static func hold(_ lifetime: OwnerLifetime) { held.set(lifetime.id, isHeld: true) }
+  static func hold(_ lifetime: OwnerLifetime) { lifetime.isReapedLate = true }
 
   /// After the end of a lifetime that was held.
   static func resume(_ lifetime: OwnerLifetime) {
-    held.set(lifetime.id, isHeld: false)
+    lifetime.isReapedLate = false
     reap(lifetime)
   }
 

@@ -45,13 +45,15 @@ final class OwnerIDRegistry: Sendable {
     }
   }
 
-  /// Call once for each identifier issued.
-  func markEnded(_ id: OwnerID, on page: Borrowed<OwnerIDPage>) {
-    page.with { page in
-      guard page.markEnded(id.rawValue) else { return }
-      book.withLock { $0.pages[page.number] = nil }
+  /// Call once for each identifier issued. The page may go with it.
+  /// - Parameter registry: asked for only if the page goes. An end finds little of this in the caches.
+  static func markEnded(_ id: OwnerID, on page: Borrowed<OwnerIDPage>?, in registry: @autoclosure () -> OwnerIDRegistry = .shared) {
+    page?.with { page in
+      if page.markEnded(id.rawValue) { registry().remove(page) }
     }
   }
+
+  private func remove(_ page: OwnerIDPage) { book.withLock { $0.pages[page.number] = nil } }
 
   func isAlive(_ id: OwnerID) -> Bool {
     book.withLock { book in

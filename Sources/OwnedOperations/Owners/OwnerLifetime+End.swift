@@ -25,7 +25,15 @@ extension OwnerLifetime {
   }
 
   func end(_ reason: OwnerEndReason) {
-    guard var closed = close(reason) else { return endWhatIsBelow() }
+    switch close(reason) {
+    case .notTurned: endWhatIsBelow()
+    case .turned: break
+    case .turnedWith(var closed): end(reason, &closed)
+    }
+  }
+
+  @inline(never)  // most have nothing of it
+  private func end(_ reason: OwnerEndReason, _ closed: inout Closed) {
     if !closed.children.isEmpty {
       let endings = closeTree(from: closed, reason)
       closed.parent?.removeChild(id)
@@ -69,12 +77,13 @@ extension OwnerLifetime {
       var next: [(child: OwnerLifetime, parent: OwnerID)] = []
       for (child, parent) in waiting {
         let children: [OwnerLifetime]
-        if let closed = child.close(.parentEnded(parent)) {
+        switch child.close(.parentEnded(parent)) {
+        case .notTurned: children = child.closingChildren
+        case .turned: children = []
+        case .turnedWith(let closed):
           endings.append(Ending(child, .parentEnded(parent), closed))
           children = closed.children
           if !children.isEmpty { closing.append(child) }
-        } else {
-          children = child.closingChildren
         }
         for grandchild in children { next.append((grandchild, child.id)) }
       }
@@ -95,7 +104,7 @@ extension OwnerLifetime {
     var former: [OwnerLifetime] = []  // goes outside the lock
     lock.withLock {
       if let relations = guarded.relations { swap(&former, &relations.closing) }
-      word.store(word.load(ordering: .relaxed) & ~Flag.closing, ordering: .releasing)
+      word.bitwiseAnd(~Flag.closing, ordering: .releasing)
     }
   }
 
@@ -106,44 +115,62 @@ extension OwnerLifetime {
     var children: [OwnerLifetime] = []
   }
 
-  /// Turns the word and takes out what the end is to deal with. Nil if another end has, or if it is the end of a parent who is not the
-  /// parent any more.
-  func close(_ reason: OwnerEndReason) -> Closed? {
-    guard word.load(ordering: .relaxed) & Flag.ended == 0 else { return nil }
-    var closed = Closed()
+  enum Closing {
+    /// Another end has, or it is the end of a parent who is not the parent any more.
+    case notTurned
+    /// There is nothing else to deal with.
+    case turned
+    case turnedWith(Closed)
+  }
+
+  /// Turns the word and takes out what the end is to deal with.
+  func close(_ reason: OwnerEndReason) -> Closing {
+    // An end finds little of what it touches in the caches, and would wait for each at the next atomic operation.
+    Prefetch.toWrite(Borrowed(self).address)
+    let early = word.load(ordering: .relaxed)
+    guard early & Flag.ended == 0 else { return .notTurned }
+    if early & Flag.hadSeveral != 0 { LifetimeReaper.prefetch() }
     var hooks: OwnerHookList?
     let takesHooksEarly = if case .parentEnded = reason { Mutation.hookIsLostToTheParent.isOn } else { false }
     if takesHooksEarly { lock.withLock { swap(&hooks, &guarded.hooks) } }
     lock.lock()
-    var word = word.load(ordering: .relaxed)
-    guard word & Flag.ended == 0 || Mutation.endsTwice.isOn, isConcerned(by: reason) else {
+    let former = word.load(ordering: .relaxed)
+    guard former & Flag.ended == 0 || Mutation.endsTwice.isOn, isConcerned(by: reason) else {
       lock.unlock()
-      return nil
+      return .notTurned
     }
-    word |= Flag.ended | reason.code << Flag.reasonShift
+    Prefetch.toWrite(page?.address)
+    var flags = Flag.ended | reason.code << Flag.reasonShift
     if !takesHooksEarly { swap(&hooks, &guarded.hooks) }
-    if Mutation.hookRunsBeforeTheEnd.isOn, let hooks { closed.hooks = hooks.close() }
-    if let relations = guarded.relations {
-      if case .parentEnded(let parent) = reason { relations.endedParent = parent }
-      swap(&closed.parent, &relations.parent)
-      closed.children = relations.children.values.compactMap {
-        Mutation.dyingChildIsHeld.isOn ? Borrowed(address: $0.address).object : $0.retained()
-      }
-      relations.children = [:]
-      if !closed.children.isEmpty {
-        relations.closing = closed.children
-        word |= Flag.closing
-      }
-    }
-    self.word.store(word, ordering: .releasing)
-    let (hasMembers, pending) = (guarded.members.count > 0, guarded.members.pending)
+    let earlyHooks = Mutation.hookRunsBeforeTheEnd.isOn ? hooks?.close() : nil
+    var related = guarded.relations.map { take(from: $0, reason) }
+    if !(related?.children.isEmpty ?? true) { flags |= Flag.closing }
+    word.bitwiseOr(flags, ordering: .releasing)
+    // Who is awake needs no reason to be woken. To ask the members would cost more than all the rest.
+    let isLeftToTheReaper = former & Flag.hadSeveral != 0 && reason != .released && LifetimeReaper.isAwake
+    let (hasMembers, pending) = isLeftToTheReaper ? (true, .several) : (guarded.members.count > 0, guarded.members.pending)
     if Mutation.hooksRunUnderTheLock.isOn, let hooks { for hook in hooks.close() { hook.run(id) } }
     lock.unlock()
-    if let hooks, !Mutation.hookRunsBeforeTheEnd.isOn { closed.hooks = hooks.close() }
+    if related == nil, hooks != nil || former & Flag.postsNotification != 0 { related = Closed() }
+    if let hooks { related?.hooks = earlyHooks ?? hooks.close() }
     let isLittle = hasMembers && pending != .several
-    let isRecent = isLittle && LifetimeReaper.mayTellAtOnce && page.with { $0.isRecent }
-    OwnerIDRegistry.shared.markEnded(id, on: page)  // the page may go now
+    let isRecent = isLittle && LifetimeReaper.mayTellAtOnce && page?.with { $0.isRecent } ?? false
+    OwnerIDRegistry.markEnded(id, on: page)  // the page may go now
     if hasMembers, !(isRecent && LifetimeReaper.tellsAtOnce(self)) { LifetimeReaper.reap(self, hasHaste: pending != .none) }
+    return related.map { .turnedWith($0) } ?? .turned
+  }
+
+  /// Under the lock.
+  @inline(never)  // most have none
+  private func take(from relations: Relations, _ reason: OwnerEndReason) -> Closed {
+    var closed = Closed()
+    if case .parentEnded(let parent) = reason { relations.endedParent = parent }
+    swap(&closed.parent, &relations.parent)
+    closed.children = relations.children.values.compactMap {
+      Mutation.dyingChildIsHeld.isOn ? Borrowed(address: $0.address).object : $0.retained()
+    }
+    relations.children = [:]
+    if !closed.children.isEmpty { relations.closing = closed.children }
     return closed
   }
 

@@ -38,6 +38,13 @@ extension OwnerLifetime {
     return member.tell()
   }
 
+  /// Several pieces of work are pending, which an end leaves to the reaper.
+  func noteSeveral() {
+    if LifetimeReaper.mayTellAtOnce, word.load(ordering: .relaxed) & Flag.hadSeveral == 0 {
+      word.bitwiseOr(Flag.hadSeveral, ordering: .relaxed)
+    }
+  }
+
   // MARK: The owner itself
 
   /// For a lifetime that was just made: its object's end will be noticed by asking.
@@ -45,7 +52,7 @@ extension OwnerLifetime {
     lock.withLock {
       let relations = guarded.makeRelations()
       relations.liveness = liveness
-      word.store(word.load(ordering: .relaxed) | Flag.watchesObject, ordering: .releasing)
+      word.bitwiseOr(Flag.watchesObject, ordering: .releasing)
     }
   }
 
@@ -70,7 +77,7 @@ extension OwnerLifetime {
     if word.load(ordering: .acquiring) & Flag.bound == 0, !keep(makingHold()) { return false }
     if boundHold.unsafelyUnwrapped.refers(to: owner) { return true }  // there, because it is bound
     if word.load(ordering: .relaxed) & Flag.shared == 0 {
-      lock.withLock { word.store(word.load(ordering: .relaxed) | Flag.shared, ordering: .releasing) }
+      lock.withLock { _ = word.bitwiseOr(Flag.shared, ordering: .releasing) }
     }
     return false
   }
@@ -80,10 +87,9 @@ extension OwnerLifetime {
   private func keep(_ hold: OwnerHold) -> Bool {
     guard hold.isOfObject else { return false }
     lock.withLock {
-      let word = word.load(ordering: .relaxed)
-      guard word & Flag.bound == 0 || Mutation.laterHoldIsKept.isOn else { return }
+      guard word.load(ordering: .relaxed) & Flag.bound == 0 || Mutation.laterHoldIsKept.isOn else { return }
       boundHold = hold
-      self.word.store(word | Flag.bound, ordering: .releasing)
+      word.bitwiseOr(Flag.bound, ordering: .releasing)
     }
     return true
   }
@@ -101,9 +107,16 @@ extension OwnerLifetime {
   }
 
   /// Work of the owner was added.
-  func noteNestedAddition() {
-    guard word.load(ordering: .acquiring) & Flag.bound != 0 else { return }
-    Borrowed(boundHold.unsafelyUnwrapped).with { $0.lookAgainIfHeldBack() }  // there, because it is bound
+  func noteNestedAddition() { unretainedHold?.with { $0.lookAgainIfHeldBack() } }
+
+  // MARK: For tests
+
+  /// See `LifetimeReaper.hold(_:)`.
+  var isReapedLate: Bool {
+    get { word.load(ordering: .relaxed) & Flag.reapedLate != 0 }
+    set {
+      if newValue { word.bitwiseOr(Flag.reapedLate, ordering: .relaxed) } else { word.bitwiseAnd(~Flag.reapedLate, ordering: .relaxed) }
+    }
   }
 
   // MARK: For tests that say memory stays flat

@@ -20,10 +20,10 @@ import Synchronization
 /// A lifetime without a token is a scope to end by hand. It also ends when the last reference to it goes, since nobody could end it then.
 ///
 /// All members may be used from any thread, also from inside hooks. They take constant time unless they say otherwise.
-public final class OwnerLifetime: Sendable {
+public final class OwnerLifetime: RelayLinked, Sendable {
   // Protocol
   //
-  // `word` says whether the lifetime is alive. It is stored under `lock` only and read without it: alive ──▶ ended, once.
+  // `word` says whether the lifetime is alive. It is changed under `lock` only, but for a hint, and read without it: alive ──▶ ended, once.
   //
   // - The end takes effect when `ended` is stored (releasing). A start of work reads the word (acquiring) after it has claimed the
   //   work and before it runs the body: that load decides. If it reads alive, the start was under way before the end.
@@ -43,8 +43,6 @@ public final class OwnerLifetime: Sendable {
   /// Names the owner for the life of the process; never reused.
   public let id: OwnerID
 
-  let page: Borrowed<OwnerIDPage>
-
   // Here, and not in memory of their own, because every owner has them. `lock` makes their accesses exclusive.
   @exclusivity(unchecked) nonisolated(unsafe) var guarded = Guarded()
   /// Written once, under `lock`; may be read without it once `Flag.bound` is seen.
@@ -58,6 +56,9 @@ public final class OwnerLifetime: Sendable {
     var hooks: OwnerHookList?
     var members = MemberList()
     var relations: Relations?
+    /// The address of the identifier's page until the end has been marked there, which may be when the page goes; then a link of the
+    /// reaper's relay. From the end on not the lock's, but of whoever has turned the word, and then the relay's.
+    fileprivate(set) var pageOrNext: UnsafeMutableRawPointer?
 
     mutating func makeRelations() -> Relations {
       let made = relations ?? Relations()
@@ -98,7 +99,11 @@ public final class OwnerLifetime: Sendable {
     static let closing: UInt32 = 64
     /// From the beginning: see `isEndAnnounced`.
     static let announced: UInt32 = 128
-    static let reasonShift: UInt32 = 8
+    /// Has had several pieces of work pending at a time. A hint; set without the lock.
+    static let hadSeveral: UInt32 = 256
+    /// For tests, and set without the lock: the reaper is late.
+    static let reapedLate: UInt32 = 512
+    static let reasonShift: UInt32 = 16
   }
 
   /// Makes a lifetime that is alive, unless its parent has ended.
@@ -111,7 +116,9 @@ public final class OwnerLifetime: Sendable {
 
   /// - Parameter flags: those that say what kind of lifetime it is, see `Flag`.
   init(name: String? = nil, parent: OwnerLifetime? = nil, flags: UInt32) {
-    (id, page) = OwnerIDRegistry.shared.issue()
+    let (id, page) = OwnerIDRegistry.shared.issue()
+    self.id = id
+    guarded.pageOrNext = page.address
     word = Atomic(flags)
     lock = Lock(seed: id.rawValue)
     guard name != nil || parent != nil else { return }
@@ -184,10 +191,22 @@ public final class OwnerLifetime: Sendable {
     get { word.load(ordering: .relaxed) & Flag.postsNotification != 0 }
     set {
       lock.withLock {
-        let others = word.load(ordering: .relaxed) & ~Flag.postsNotification
-        word.store(newValue ? others | Flag.postsNotification : others, ordering: .releasing)
+        if newValue {
+          _ = word.bitwiseOr(Flag.postsNotification, ordering: .releasing)
+        } else {
+          _ = word.bitwiseAnd(~Flag.postsNotification, ordering: .releasing)
+        }
       }
     }
+  }
+
+  /// Until the end has been marked there.
+  var page: Borrowed<OwnerIDPage>? { guarded.pageOrNext.map { Borrowed(address: $0) } }
+
+  /// From then on.
+  var nextInRelay: UnsafeMutableRawPointer? {
+    get { guarded.pageOrNext }
+    set { guarded.pageOrNext = newValue }
   }
 
   // MARK: Hooks

@@ -120,9 +120,15 @@ final class OwnerQueue: MemberToldWithOthers, Linked, @unchecked Sendable {  // 
     unfinished += count
     hasBeenUsed = true
     let now = PendingAmount(unfinished)
-    if now != before, before != .none || !Mutation.workDoesNotEndTheRest.isOn { pendingAmount.store(now.rawValue, ordering: .relaxed) }
+    if now != before, before != .none || !Mutation.workDoesNotEndTheRest.isOn { setPending(now) }
     guard let awaited else { return }
     if awaited.isOver { self.awaited = nil } else { awaited.change(by: count) }
+  }
+
+  @inline(never)  // or it is in the way of each job
+  private func setPending(_ amount: PendingAmount) {
+    pendingAmount.store(amount.rawValue, ordering: .relaxed)
+    if amount == .several { unretainedLifetime?.with { $0.noteSeveral() } }
   }
 
   /// Whether it had no work since this was asked last.

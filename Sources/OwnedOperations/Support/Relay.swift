@@ -1,88 +1,5 @@
 import Synchronization
 
-/// Steps that belong together: handed over in constant time, and taken one by one.
-class RelayBatch: @unchecked Sendable {  // `next` is atomic; the rest is guarded by the lock of the relay that has the batch
-  /// Constant from the moment at which the batch stands in the relay's list.
-  fileprivate(set) final var count: Int
-  fileprivate final let next = Atomic<Int>(0)
-  fileprivate final var finished = 0
-  /// Runners that are at it.
-  fileprivate final var runners = 0
-  fileprivate final var following: RelayBatch?
-
-  init(count: Int) {
-    self.count = count
-  }
-
-  /// Called once for each index in `0..<count`, on a thread of the relay's, without a lock. May block; then others are called meanwhile.
-  func takeStep(_ index: Int) {}
-
-  fileprivate final func claim() -> Int? {
-    let index = next.wrappingAdd(1, ordering: .relaxed).oldValue
-    return index < count ? index : nil
-  }
-
-  fileprivate final var isUsedUp: Bool { next.load(ordering: .relaxed) >= count }
-}
-
-/// Steps that one closure takes.
-final class RelaySteps: RelayBatch, @unchecked Sendable {  // as its base class; `step` is constant
-  private let step: @Sendable (Int) -> Void
-
-  /// - Parameter step: does what ``RelayBatch/takeStep(_:)`` says. Goes with the batch, some time after the last step.
-  init(count: Int, step: @escaping @Sendable (Int) -> Void) {
-    self.step = step
-    super.init(count: count)
-  }
-
-  override func takeStep(_ index: Int) { step(index) }
-}
-
-/// Gathers values that are handed over one by one, until a runner or another batch comes, or it is full. Made once, used again and again.
-///
-/// All members are called under the lock of the relay, which has the batch; but for steps, as ever.
-class GatheringBatch: RelayBatch, @unchecked Sendable {  // as its base class; values belong to whoever claims their index
-  init() { super.init(count: 0) }
-
-  var isFull: Bool { true }
-
-  /// Nobody is in it any more: it is to be filled again.
-  func reset() {
-    count = 0
-    finished = 0
-    next.store(0, ordering: .relaxed)
-  }
-}
-
-/// Gathers values for one step, which gets them together.
-final class GatheredTogether<Value>: GatheringBatch, @unchecked Sendable {  // as its base class; `taker` and `most` are constant
-  private let values: RawStorage<Value>
-  private let most: Int
-  private var gathered = 0
-  private let taker: @Sendable (_ indices: Range<Int>, _ value: (Int) -> Value) -> Void
-
-  /// - Parameter taker: takes the values, each once, in one step.
-  init(most: Int, taker: @escaping @Sendable (_ indices: Range<Int>, _ value: (Int) -> Value) -> Void) {
-    values = RawStorage(capacity: most)
-    (self.most, self.taker) = (most, taker)
-  }
-
-  override var isFull: Bool { gathered == most }
-
-  func append(_ value: consuming Value) {
-    (values.start + gathered).initialize(to: value)
-    gathered += 1
-    count = 1
-  }
-
-  override func takeStep(_ index: Int) { taker(0..<gathered) { (values.start + $0).move() } }
-
-  override func reset() {
-    super.reset()
-    gathered = 0
-  }
-}
-
 /// Takes steps that may be, or run, code of the user's: one after the other, away from the thread that hands them over.
 ///
 /// When a step doesn't return for a few milliseconds, another thread takes over what is left, also the rest of the batch. So however many
@@ -106,9 +23,19 @@ final class GatheredTogether<Value>: GatheringBatch, @unchecked Sendable {  // a
 ///   `finished`.
 /// - `finished == count`: all steps have returned. Only when `runners == 0`, too, is nobody about to look for more, and the batch may be
 ///   used again.
-/// - `unfinished` counts the batches whose `finished` is less than `count`. Idle: `unfinished == 0`, and `open` is empty.
+/// - `unfinished` counts the batches whose `finished` is less than `count`. Idle: `unfinished == 0`, and `open` and `pushed` are empty.
+/// - `pushed` is the last of the objects that have been handed over without the lock, each linked to the one before. All are taken out at
+///   once, by an exchange under the lock, before anything else is appended there.
+/// - `isAttended` says that there is a `runner`; written under the lock. Who has pushed loads it after that, and appoints a runner if there
+///   is none. Who leaves without a successor clears it, and loads `pushed` after that. All four are sequentially consistent, so one of the
+///   two sees the other.
 /// - Nothing is released under the lock, and no step is taken under it.
 final class Relay: Sendable {
+  // What those who push touch, and few others write.
+  private let pushed = Atomic<UInt>(0)
+  private let isAttended = Atomic<Bool>(false)
+  private let isPushedTo: Bool
+
   private let lock = Lock()
   private let hasWaiting = Atomic<Bool>(false)
 
@@ -155,8 +82,21 @@ final class Relay: Sendable {
     var looks = 0
   }
 
-  /// - Parameter makeGathering: makes what gathers single values: to be released, if nothing else is said.
-  init(_ makeGathering: @escaping @Sendable () -> GatheringBatch = { ReleaseSegment() }) { self.makeGathering = makeGathering }
+  init() {
+    makeGathering = { ReleaseSegment() }
+    isPushedTo = false
+  }
+
+  /// For objects that are pushed, and taken together by the few.
+  /// - Parameters:
+  ///   - most: how many are taken in one step.
+  ///   - taker: takes the elements, each once, in one step.
+  init<Element: RelayLinked>(
+    together most: Int, taker: @escaping @Sendable (_ indices: Range<Int>, _ element: (Int) -> Element) -> Void
+  ) {
+    makeGathering = { PushedBatch(most: most, taker: taker) }
+    isPushedTo = true
+  }
 
   // MARK: Handing over
 
@@ -165,7 +105,9 @@ final class Relay: Sendable {
     guard batch.count > 0 else { return }
     let new = lock.withLock {
       handedOver += 1
-      closeOpen()  // what was handed over before comes before
+      // What was handed over before comes before.
+      takePushed()
+      closeOpen()
       append(batch)
       return appointIfNobodyIs()
     }
@@ -173,15 +115,9 @@ final class Relay: Sendable {
   }
 
   /// Hands over a value to be released: a step of its own. Any thread; constant time. The caller must not have another reference to it, or
-  /// its own may be the last.
-  func release<Value>(_ value: consuming Value) {
-    gather(with: value) { (batch: ReleaseSegment, value) in batch.append(value) }
-  }
-
-  /// Hands over a value, to be gathered with others. Any thread; constant time.
-  /// - Parameter append: puts it into the batch, under the lock. The batch is of the kind that the relay has been made for.
+  /// its own may be the last. Not for a relay that is pushed to.
   @inline(__always)  // for each value that is handed over
-  func gather<Value: ~Copyable, Batch: GatheringBatch>(with value: consuming Value, _ append: (Batch, consuming Value) -> Void) {
+  func release<Value>(_ value: consuming Value) {
     lock.lock()
     let batch: GatheringBatch
     if let open, !open.isFull {
@@ -193,10 +129,51 @@ final class Relay: Sendable {
       handedOver += 1
       hasWaiting.store(true, ordering: .relaxed)
     }
-    append(unsafeDowncast(batch, to: Batch.self), value)
+    unsafeDowncast(batch, to: ReleaseSegment.self).append(value)
     let new = appointIfNobodyIs()
     lock.unlock()
     if let new { start(new) }
+  }
+
+  /// Hands over an object, of the class that the relay has been made for. Any thread; constant time, and without the lock if there is a
+  /// runner.
+  @inline(__always)  // for each object that is handed over
+  func push<Element: RelayLinked>(_ element: consuming Element) {
+    let element = Retained(element)
+    let address = UInt(bitPattern: element.address)
+    var last = pushed.load(ordering: .relaxed)
+    while true {
+      element.with { $0.nextInRelay = UnsafeMutableRawPointer(bitPattern: last) }
+      let (isIn, found) = pushed.weakCompareExchange(expected: last, desired: address, ordering: .sequentiallyConsistent)
+      if isIn { break }
+      last = found
+    }
+    if !isAttended.load(ordering: .sequentiallyConsistent) { attend() }
+  }
+
+  @inline(never)
+  private func attend() {
+    if let new = lock.withLock({ appointIfNobodyIs() }) { start(new) }
+  }
+
+  /// Whether to push wakes nobody. A hint.
+  var isAwake: Bool { isAttended.load(ordering: .relaxed) }
+
+  /// Whether something has been pushed, for who has just said that nobody attends. For others a hint.
+  private var hasPushed: Bool { isPushedTo && pushed.load(ordering: .sequentiallyConsistent) != 0 }
+
+  /// Under the lock. Linear in what has been pushed.
+  private func takePushed() {
+    guard hasPushed else { return }
+    var next = UnsafeMutableRawPointer(bitPattern: pushed.exchange(0, ordering: .acquiring))
+    var isReversed = false
+    while let first = next {
+      let batch = pool.popLast() ?? makeGathering()
+      next = batch.append(from: isReversed ? first : batch.reversed(first))
+      isReversed = true
+      handedOver += 1
+      append(batch)
+    }
   }
 
   /// Under the lock: those who hand over from now on open another.
@@ -220,7 +197,14 @@ final class Relay: Sendable {
     if runner != nil { return nil }
     let new = Runner()
     runner = new
+    if isPushedTo { isAttended.store(true, ordering: .relaxed) }
     return new
+  }
+
+  /// Under the lock: nobody is in charge any more.
+  private func dismissRunner() {
+    runner = nil
+    if isPushedTo { _ = isAttended.exchange(false, ordering: .sequentiallyConsistent) }
   }
 
   private func start(_ new: Runner) {
@@ -254,12 +238,12 @@ final class Relay: Sendable {
 
   /// Only for `Mutation.runnerLeavesUnseen`.
   private func leaveUnseen(_ runner: Runner) {
-    lock.withLock { if self.runner === runner { self.runner = nil } else { blocked -= 1 } }
+    lock.withLock { if self.runner === runner { dismissRunner() } else { blocked -= 1 } }
   }
 
   private func spin() {
     var looks = 0
-    while looks < Self.spins, !hasWaiting.load(ordering: .relaxed) {
+    while looks < Self.spins, !hasWaiting.load(ordering: .relaxed), !hasPushed {
       Pause.giveWay()
       Pause.spin(Self.pauses)
       looks += 1
@@ -306,13 +290,21 @@ final class Relay: Sendable {
       if leaves { blocked -= 1 }
       return (nil, false)
     }
+    takePushed()
     closeOpen()
-    if first == nil {
-      hasWaiting.store(false, ordering: .relaxed)
-      if leaves { self.runner = nil }
-    }
+    if first == nil { hasWaiting.store(false, ordering: .relaxed) }
+    if first == nil, leaves { leave(runner) }
     first?.runners += 1
     return (first, first?.following != nil)
+  }
+
+  /// Under the lock: nothing waits. Goes on if something has been pushed meanwhile.
+  private func leave(_ runner: Runner) {
+    dismissRunner()
+    guard hasPushed, !Mutation.runnerMissesAPush.isOn else { return }
+    self.runner = runner
+    isAttended.store(true, ordering: .relaxed)
+    takePushed()
   }
 
   /// Under the lock.
@@ -330,13 +322,14 @@ final class Relay: Sendable {
 
   /// Under the lock.
   private var hasWaitingSteps: Bool {
+    if hasPushed { return true }
     if let open, open.count > 0 { return true }
     guard let first else { return false }
     return !first.isUsedUp || first.following != nil
   }
 
   /// Under the lock.
-  private var isIdle: Bool { unfinished == 0 && open?.count ?? 0 == 0 }
+  private var isIdle: Bool { unfinished == 0 && open?.count ?? 0 == 0 && !hasPushed }
 
   // MARK: Watching
 
@@ -372,7 +365,7 @@ final class Relay: Sendable {
       guard sighting.looks > blocked / Self.blockedPerLook else { return true }
       runner.isReplaced.store(true, ordering: .relaxed)
       blocked += 1
-      self.runner = nil
+      dismissRunner()
       if hasWaitingSteps, !Mutation.nobodyTakesOver.isOn { new = appointIfNobodyIs() }
       return true
     }
@@ -440,28 +433,5 @@ private enum RelayWatch {
       }
       relays.removeAll()
     }
-  }
-}
-
-/// Values to be released, side by side.
-private final class ReleaseSegment: GatheringBatch, @unchecked Sendable {  // as its base class
-  private static let capacity = 128
-  private let values = RawStorage<Any>(capacity: capacity)
-
-  deinit {
-    let first = min(next.load(ordering: .relaxed), count)
-    (values.start + first).deinitialize(count: count - first)
-  }
-
-  override var isFull: Bool { count == Self.capacity }
-
-  @inline(__always)  // for each value that is handed over
-  func append<Value>(_ value: consuming Value) {
-    (values.start + count).initialize(to: value)
-    count += 1
-  }
-
-  override func takeStep(_ index: Int) {
-    (values.start + index).deinitialize(count: 1)
   }
 }

@@ -59,7 +59,7 @@ struct HeldOwner: ~Copyable {
 
   /// When the item is over, and before what the body has captured goes: a deinit that blocks must not keep the owner. It is kept for the
   /// next job of the same owner only, if that is to begin: if only bodies hold the owner, it is not. The owner's deinit, which is no body,
-  /// runs with no work item in hand.
+  /// runs with no work item in hand; and, as with a strong reference of the body's own, before what the body has captured goes.
   /// - Parameter next: the lifetime whose job is next; a hint.
   mutating func bodyDidEnd(beforeJobOf next: UnsafeMutableRawPointer?) {
     guard let hold, let object else { return }

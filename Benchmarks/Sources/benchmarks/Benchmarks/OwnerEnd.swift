@@ -12,6 +12,7 @@ extension Benchmark {
         var awakeTimes: [Double] = []
         var asyncTimes: [Double] = []
         var rates: [Double] = []
+        var plainRates: [Double] = []
         for sample in 0...session.pick(10, quick: 3) {
           let times = endOwner(pendingJobs: count, isSuspended: isSuspended, comesFirst: sample % 2 == 0)
           guard sample > 0 else { continue }
@@ -20,6 +21,7 @@ extension Benchmark {
           awakeTimes.append(times.awakeEnd / 1000)
           asyncTimes.append(times.awakeAsync / 1000)
           rates.append(Double(2 * count) / times.release * 1000)
+          plainRates.append(Double(2 * count) / timeToReleasePlainly(2 * count) * 1000)
         }
         session.record(
           workload, unit: "us", count: count, ours: "end() on the caller's thread", endTimes, peer: "async {} to an idle GCD queue",
@@ -28,7 +30,9 @@ extension Benchmark {
           workload, unit: "us", count: count, ours: "end() of another owner, right behind", awakeTimes,
           peer: "async {} to a GCD queue at work", asyncTimes, target: .ours(atMost: 2),
           note: "neither has anybody to wake; in turn one is first")
-        session.record(workload, unit: "M/s", count: count, ours: "release of captured objects", rates, target: .ours(atLeast: 5))
+        session.record(
+          workload, unit: "M/s", count: count, ours: "release of captured objects", rates, peer: "an array of such closures let go of",
+          plainRates, target: .ours(atLeast: 5), note: "the peer has no queue, no owner and no order")
       }
     }
   }
@@ -70,13 +74,15 @@ extension Benchmark {
     screen.lifetime.end()
     let ended = DispatchTime.now().uptimeNanoseconds
     // Not at once: the thread that was woken has to come.
+    let second = other.lifetime
     usleep(1000)
+    _ = DispatchTime.now()  // or whoever is first would wait for the clock
     let startOfFirst = DispatchTime.now().uptimeNanoseconds
-    if comesFirst { other.lifetime.end() } else { busy.queue.async {} }
+    if comesFirst { second.end() } else { busy.queue.async {} }
     let startOfSecond = DispatchTime.now().uptimeNanoseconds
-    if comesFirst { busy.queue.async {} } else { other.lifetime.end() }
+    if comesFirst { busy.queue.async {} } else { second.end() }
     let endOfSecond = DispatchTime.now().uptimeNanoseconds
-    let (first, second) = (Double(startOfSecond - startOfFirst), Double(endOfSecond - startOfSecond))
+    let (firstTime, secondTime) = (Double(startOfSecond - startOfFirst), Double(endOfSecond - startOfSecond))
     busy.gate.signal()
     released.wait()
     releasedLater.wait()
@@ -85,7 +91,8 @@ extension Benchmark {
     queue.isSuspended = false
     queue.waitUntilAllOperationsAreFinished()
     return EndTimes(
-      end: Double(ended - start), wake: wakeTime, awakeEnd: comesFirst ? first : second, awakeAsync: comesFirst ? second : first,
+      end: Double(ended - start), wake: wakeTime, awakeEnd: comesFirst ? firstTime : secondTime,
+      awakeAsync: comesFirst ? secondTime : firstTime,
       release: Double(finished - start))
   }
 
@@ -102,6 +109,32 @@ extension Benchmark {
       }
       hasBegun.wait()
     }
+  }
+
+  /// In nanoseconds: how long a thread of GCD's takes that has the only reference to an array of as many closures.
+  private static func timeToReleasePlainly(_ count: Int) -> Double {
+    let released = Countdown(from: count)
+    let screen = Screen()
+    var jobs = (0..<count).map { index -> @Sendable () -> Void in
+      let capture = Capture(released)
+      return { [weak screen] in
+        screen?.visit(index)
+        withExtendedLifetime(capture) {}
+      }
+    }
+    let taken = Taken(jobs)
+    jobs = []
+    let start = DispatchTime.now().uptimeNanoseconds
+    DispatchQueue.global().async { taken.release() }
+    released.wait()
+    return Double(DispatchTime.now().uptimeNanoseconds - start)
+  }
+
+  /// On one thread after the other.
+  private final class Taken: @unchecked Sendable {
+    private var jobs: [@Sendable () -> Void]
+    init(_ jobs: [@Sendable () -> Void]) { self.jobs = jobs }
+    func release() { jobs = [] }
   }
 
   private static func timeToWakeAThread() -> Double {

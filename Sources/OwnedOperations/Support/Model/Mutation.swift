@@ -67,6 +67,8 @@ enum Mutation: String, CaseIterable {
   // What runs in the background: RelayModelTests
   /// A runner that has found nothing leaves without another look.
   case runnerLeavesUnseen
+  /// A runner that leaves doesn't look whether something has been pushed meanwhile.
+  case runnerMissesAPush
   /// Nobody takes over what a runner that stands still has left.
   case nobodyTakesOver
   /// The timer of what is released without haste says that it isn't set any more when it has taken what there was.
