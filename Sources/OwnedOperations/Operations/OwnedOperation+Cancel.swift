@@ -3,7 +3,8 @@ import Foundation
 /// What a cancellation or a finish leaves to be done.
 ///
 /// Operations whose cancellation this thread has to handle are handled one after the other, not one inside the other, however long the
-/// chain. Code of the user's comes after all of them: it may wait for any.
+/// chain. Code of the user's comes after all of them: it may wait for any. But Foundation's queues hear of what is ready before each, and
+/// may ask an `isReady` that is overridden: that may wait for what is ready, and not for what is just being cancelled.
 struct Aftermath {
   private struct Announcement {
     /// Until it has been made.

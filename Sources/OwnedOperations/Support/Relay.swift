@@ -13,8 +13,10 @@ import Synchronization
 /// - `runner` is who is in charge. There is one whenever a step is waiting. Nil means that nothing waits, and that whoever hands over next
 ///   appoints one.
 /// - A runner claims steps while it is in charge, and leaves when nothing waits, or when it finds that it has been replaced.
-/// - Before it leaves, a runner spins for a moment while `hasWaiting` is false: to wake a thread costs whoever hands over more than that.
-/// - `hasWaiting` is only a hint: set under the lock by whoever hands over, cleared under the lock by a runner that finds nothing.
+/// - Before it leaves, a runner spins for a moment while `hasWaiting` is false and nothing is pushed: to wake a thread costs whoever hands
+///   over more than that.
+/// - `hasWaiting` is only a hint: set under the lock by whoever hands over without pushing, cleared under the lock by a runner that finds
+///   nothing.
 /// - A runner counts its step (`progress`, relaxed) before it takes it. Only the watch reads that, and errors of its reading do no harm. A
 ///   runner that is replaced too early leaves after its step, and meanwhile steps are taken side by side.
 /// - The watch looks at the runner every `interval`. One that has stood still from look to look is replaced: by another runner if anything
@@ -31,7 +33,7 @@ import Synchronization
 ///   two sees the other.
 /// - Nothing is released under the lock, and no step is taken under it.
 final class Relay: Sendable {
-  // What those who push touch, and few others write.
+  // What those who push touch.
   private let pushed = Atomic<UInt>(0)
   private let isAttended = Atomic<Bool>(false)
   private let isPushedTo: Bool
@@ -100,7 +102,7 @@ final class Relay: Sendable {
 
   // MARK: Handing over
 
-  /// Hands over the steps of the batch. Any thread; constant time.
+  /// Hands over the steps of the batch. Any thread; constant time, but linear in what has been pushed and not been taken.
   func add(_ batch: RelayBatch) {
     guard batch.count > 0 else { return }
     let new = lock.withLock {
@@ -389,7 +391,7 @@ final class Relay: Sendable {
   var isAtRest: Bool { lock.withLock { isIdle } }
 
   /// Grows whenever a relay that is at rest gets something to do.
-  var handedOverCount: Int { lock.withLock { handedOver } }
+  var handedOverCount: Int { lock.withLock { handedOver + (hasPushed ? 1 : 0) } }
 
   /// How many threads have not returned from their steps, and have been replaced.
   var blockedThreadCount: Int { lock.withLock { blocked } }

@@ -69,7 +69,7 @@ protocol RelayLinked: AnyObject, Sendable {
 }
 
 /// What has been pushed to a relay, for one step, which gets it together.
-final class PushedBatch<Element: RelayLinked>: GatheringBatch, @unchecked Sendable {  // as its base class; the others are constant
+final class PushedBatch<Element: RelayLinked>: GatheringBatch, @unchecked Sendable {  // as its base class; `gathered` goes with `count`
   private let elements: RawStorage<Retained<Element>>
   private let most: Int
   private var gathered = 0

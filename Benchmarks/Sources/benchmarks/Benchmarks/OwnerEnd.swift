@@ -130,8 +130,7 @@ extension Benchmark {
     return Double(DispatchTime.now().uptimeNanoseconds - start)
   }
 
-  /// On one thread after the other.
-  private final class Taken: @unchecked Sendable {
+  private final class Taken: @unchecked Sendable {  // handed from one thread to the other
     private var jobs: [@Sendable () -> Void]
     init(_ jobs: [@Sendable () -> Void]) { self.jobs = jobs }
     func release() { jobs = [] }
