@@ -8,6 +8,9 @@ let isModel = ProcessInfo.processInfo.environment["OWNED_OPERATIONS_MODEL"] == "
 // Without the tool, whose tests start other programs most of the time: for builds with a sanitizer, or optimised.
 let isLibrariesOnly = isModel || ProcessInfo.processInfo.environment["OWNED_OPERATIONS_LIBRARIES"] == "1"
 
+// With the random work of `Benchmarks`, which a build with a sanitizer would else be made for. That package can't have this one with it.
+let hasSoak = ProcessInfo.processInfo.environment["OWNED_OPERATIONS_SOAK"] == "1"
+
 // Before a change lands, no warning may be left; who builds the package for their own use is not stopped by one of a newer compiler.
 let isStrict = ProcessInfo.processInfo.environment["OWNED_OPERATIONS_STRICT"] == "1"
 
@@ -49,6 +52,11 @@ let package = Package(
         .testTarget(name: "OwnedRequestsTests", dependencies: ["OwnedRequests"]),
         .testTarget(name: "OwnedOperationsTestingTests", dependencies: ["OwnedOperationsTesting", "OwnedRequests"]),
       ])
+    + (hasSoak && !isModel
+      ? [
+        .executableTarget(name: "soak", dependencies: ["OwnedOperations", "HeapStatistics"], path: "Benchmarks/Sources/soak"),
+        .target(name: "HeapStatistics", path: "Benchmarks/Sources/HeapStatistics"),
+      ] : [])
     + (isLibrariesOnly
       ? []
       : [
@@ -61,7 +69,7 @@ let package = Package(
 
 // Optimised tests are about optimised libraries. With their own code optimised, too, they take more than twice as long to build.
 for target in package.targets where target.isTest && !isModel {
-  let plainly = ["-Onone", "-no-whole-module-optimization"]
+  let plainly = ["-Onone", "-no-whole-module-optimization", "-enable-batch-mode"]
   target.swiftSettings = (target.swiftSettings ?? []) + [.unsafeFlags(plainly, .when(configuration: .release))]
 }
 

@@ -381,7 +381,7 @@ import Testing
     let observation = observe { if $0 == 0 { gate.pass() } }
     post(0)
     #expect(gate.hasBegun())
-    for number in 1..<100_000 { post(number) }
+    for number in 1..<Sanitizer.many(100_000) { post(number) }
     observation.invalidate()
     gate.open()
     #expect(queue.becomesIdle())

@@ -49,7 +49,7 @@ import Testing
       #if DEBUG
         let (rounds, count) = (3, 2_000)
       #else
-        let (rounds, count) = (31, 20_000)
+        let (rounds, count) = Sanitizer.isActive ? (3, 2_000) : (31, 20_000)
       #endif
       var rows: [String: [Double]] = [:]
       for _ in 0..<rounds {

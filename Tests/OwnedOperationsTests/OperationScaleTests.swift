@@ -6,9 +6,9 @@ import Testing
 /// Sizes at which recursion would overflow the stack, and quadratic work would never end.
 struct OperationScaleTests {
   #if DEBUG
-    static let length = Sanitizer.isActive ? 50_000 : 200_000
+    static let length = Sanitizer.many(200_000)
   #else
-    static let length = 1_000_000
+    static let length = Sanitizer.many(1_000_000)
   #endif
 
   private func chain(_ length: Int, _ policy: DependencyPolicy = .runAlways, ofLifetime lifetime: OwnerLifetime = .forTests)
@@ -58,7 +58,7 @@ struct OperationScaleTests {
   }
 
   @Test func fanInOfAHundredThousandIsBuiltAndRunInLinearTime() {
-    let count = 100_000
+    let count = Sanitizer.many(100_000)
     let sources = (0..<count).map { _ in OwnedOperation(lifetime: .forTests) }
     let sink = OwnedOperation(lifetime: .forTests)
     let clock = ContinuousClock()
@@ -73,7 +73,7 @@ struct OperationScaleTests {
 
   @Test func fanOutOfAHundredThousandIsCancelledInLinearTime() {
     let source = OwnedOperation(lifetime: .forTests)
-    let dependents = (0..<100_000).map { _ in OwnedOperation(lifetime: .forTests) }
+    let dependents = (0..<Sanitizer.many(100_000)).map { _ in OwnedOperation(lifetime: .forTests) }
     for dependent in dependents {
       dependent.dependencyPolicy = .requireSuccess
       dependent.addDependency(source)
@@ -89,7 +89,7 @@ struct OperationScaleTests {
 
   @Test func aHundredThousandOperationsOfOneOwnerAreCancelledAsSoonAsItEnds() {
     let lifetime = OwnerLifetime()
-    let operations = chain(100_000, ofLifetime: lifetime)
+    let operations = chain(Sanitizer.many(100_000), ofLifetime: lifetime)
     lifetime.end()
     #expect(operations.allSatisfy { $0.isCancelled })
     LifetimeReaper.waitUntilIdle()

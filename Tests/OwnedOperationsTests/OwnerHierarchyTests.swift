@@ -82,7 +82,7 @@ import Testing
   }
 
   @Test func millionDeepLineGoesWithItsLeafWithoutDeepRecursion() {
-    let count = Sanitizer.deepLine
+    let count = Sanitizer.many(1_000_000)
     var leaf: OwnerLifetime? = OwnerLifetime()
     let first = leaf!.id
     for _ in 0..<count { leaf = OwnerLifetime(parent: leaf) }
@@ -94,7 +94,7 @@ import Testing
   @Test func millionDeepLineEndsFromItsRootWithoutDeepRecursion() {
     let root = OwnerLifetime()
     var leaf = root
-    for _ in 0..<Sanitizer.deepLine { leaf = OwnerLifetime(parent: leaf) }
+    for _ in 0..<Sanitizer.many(1_000_000) { leaf = OwnerLifetime(parent: leaf) }
     root.end()
     #expect(!leaf.isAlive)
   }

@@ -286,15 +286,19 @@ import Testing
     let queue = OwnerScopedQueue()
     let owner = Mutexed<TokenOwner?>(TokenOwner())
     guard let gone = owner.value.map({ goodbye(of: $0) }) else { return }
-    let done = DispatchSemaphore(value: 0)
+    let (gate, done) = (Gate(), DispatchSemaphore(value: 0))
     do {
       guard let held = owner.value else { return }
       let probe = DeinitProbe {
         #expect(gone.waitUntilSignalled())
         done.signal()
       }
-      queue.async(owner: held) { [probe] _ in withExtendedLifetime(probe) { owner.value = nil } }
+      queue.async(owner: held) { [probe] _ in
+        withExtendedLifetime(probe) { gate.pass() }
+        owner.value = nil
+      }
     }
+    gate.open()  // of the probe only the job has a reference by now
     #expect(done.waitUntilSignalled())
   }
 
@@ -302,7 +306,7 @@ import Testing
     let queue = OwnerScopedQueue()
     let owner = Mutexed<TokenOwner?>(TokenOwner())
     guard let gone = owner.value.map({ goodbye(of: $0) }) else { return }
-    let (begun, done) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let (gate, begun, done) = (Gate(), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
     do {
       guard let held = owner.value else { return }
       let probe = DeinitProbe {
@@ -310,8 +314,9 @@ import Testing
         #expect(gone.waitUntilSignalled())
         done.signal()
       }
-      queue.async(owner: held) { [probe] _ in withExtendedLifetime(probe) {} }
+      queue.async(owner: held) { [probe] _ in withExtendedLifetime(probe) { gate.pass() } }
     }
+    gate.open()
     #expect(begun.waitUntilSignalled())
     owner.value = nil
     #expect(done.waitUntilSignalled())

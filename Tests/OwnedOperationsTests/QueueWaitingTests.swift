@@ -118,9 +118,10 @@ import Testing
   func thousandOperationsMayWaitAtOnceForOthersOfTheirQueue(limit: Int) {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: limit)
     let ran = Counter()
+    let count = Sanitizer.many(1_000)
     queue.isSuspended = true
     let last = OwnedBlockOperation(lifetime: .forTests) { ran.add() }
-    for number in 0..<1_000 {
+    for number in 0..<count {
       queue.addOperation {
         if number % 2 == 0 {
           last.waitUntilFinished()
@@ -135,16 +136,17 @@ import Testing
     queue.addOperation(last)
     queue.isSuspended = false
     #expect(queue.becomesIdle())
-    #expect(ran.value == 1_001)
+    #expect(ran.value == count + 1)
   }
 
   @Test(arguments: [OwnerScopedQueue.defaultMaxConcurrentOperationCount, 1])
   func waitsMayBeNestedAThousandDeep(limit: Int) {
     let (queue, other) = (OwnerScopedQueue(maxConcurrentOperationCount: limit), OwnerScopedQueue(maxConcurrentOperationCount: limit))
     let depth = Counter()
+    let deepest = Sanitizer.many(1_000)
     @Sendable func descend() {
       depth.add()
-      guard depth.value < 1_000 else { return }
+      guard depth.value < deepest else { return }
       let next = OwnedBlockOperation(lifetime: .forTests) { descend() }
       (depth.value % 2 == 0 ? queue : other).addOperation(next)
       next.waitUntilFinished()
@@ -152,8 +154,8 @@ import Testing
     queue.addOperation { descend() }
     #expect(queue.becomesIdle())
     #expect(other.becomesIdle())
-    #expect(depth.value == 1_000)
-    #expect(queue.statistics.succeeded + other.statistics.succeeded == 1_000)
+    #expect(depth.value == deepest)
+    #expect(queue.statistics.succeeded + other.statistics.succeeded == deepest)
   }
 
   @Test func workMayWaitForItsOwnEnd() {

@@ -50,8 +50,9 @@ enum Sanitizer {
   static let isThread = dlsym(nil, "__tsan_init") != nil
   static var isActive: Bool { isAddress || isThread }
 
-  /// How deep a line is that must not be walked by recursion. A sanitizer's frames are large: a tenth overflows the stack there as well.
-  static let deepLine = isActive ? 100_000 : 1_000_000
+  /// So many of what must not be walked by recursion, or in time that grows with the square; a tenth of them with a sanitizer: its frames
+  /// are large and its time is long, so that a tenth shows as much.
+  static func many(_ count: Int) -> Int { isActive ? count / 10 : count }
 }
 
 #if os(Linux)
