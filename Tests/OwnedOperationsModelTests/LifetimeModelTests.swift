@@ -19,7 +19,11 @@ import Testing
       let lifetime = OwnerLifetime()
       let calls = ModelFlag()
       lifetime.onEnd { _ in calls.count += 1 }
-      run.concurrently(("one", { lifetime.end() }), ("two", { lifetime.end() }))
+      let end: @Sendable () -> Void = {
+        lifetime.end()
+        run.expect(!OwnerLifetime.isAlive(lifetime.id), "its identifier is alive when an end has returned")
+      }
+      run.concurrently(("one", end), ("two", end))
       run.expect(calls.count == 1, "the hook ran \(calls.count) times")
       run.expect(!lifetime.isAlive, "it is alive")
     }
@@ -55,6 +59,21 @@ import Testing
     init() {
       middle = OwnerLifetime(parent: root)
       leaf = OwnerLifetime(parent: middle)
+    }
+  }
+
+  @Test func aHookThatComesAfterTheEndFindsTheIdentifierEnded() {
+    Self.explore("end | onEnd, identifier") { run in
+      let lifetime = OwnerLifetime()
+      let calls = ModelFlag()
+      let come: @Sendable () -> Void = {
+        lifetime.onEnd { id in
+          calls.count += 1
+          run.expect(!OwnerLifetime.isAlive(id), "the hook of one that has ended finds its identifier alive")
+        }
+      }
+      run.concurrently(("end", { lifetime.end() }), ("come", come))
+      run.expect(calls.count == 1, "the hook ran \(calls.count) times")
     }
   }
 

@@ -191,7 +191,7 @@
       atOnce(both)
       #expect(rung.waitUntilSignalled())
       #expect(ended.waitUntilSignalled())
-      #expect(replaced.entries == [0, 1])
+      #expect(replaced.entries.count == 2 && replaced.entries[0] == 0 && replaced.entries[1] > 0)
       #expect(threads.end())
     }
 
@@ -234,7 +234,7 @@
       let alarm = Alarm(on: clock) { rung.add() }
       let (other, otherRung) = makeAlarm(clock)
       let first = Alarm(on: clock) {
-        alarm.set(2)
+        inAnHour(alarm)
         other.set(3)
         alarm.cancel()
         alarm.set(1)

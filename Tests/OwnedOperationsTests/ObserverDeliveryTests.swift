@@ -415,22 +415,21 @@ import Testing
   @Test func theNotificationIsHeldUntilItIsDeliveredOrEnds() {
     queue.isSuspended = true
     let observation = observe()
-    weak var object: Tokenless?
-    func postObject() {
-      let new = Tokenless()
-      object = new
-      center.post(name: .first, object: new)
+    func postObject() -> Weakly<Tokenless> {
+      let (object, seen) = (Tokenless(), Weakly<Tokenless>())
+      seen.object = object
+      center.post(name: .first, object: object)
+      return seen
     }
-    postObject()
-    #expect(object != nil)
+    let delivered = postObject()
+    #expect(delivered.object != nil)
     queue.isSuspended = false
-    #expect(queue.becomesIdle())
-    #expect(object == nil)
+    #expect(eventually { delivered.object == nil })
     queue.isSuspended = true
-    postObject()
-    #expect(object != nil)
+    let dropped = postObject()
+    #expect(dropped.object != nil)
     observation.invalidate()
-    #expect(object == nil)
+    #expect(dropped.object == nil)
     queue.isSuspended = false
     #expect(queue.becomesIdle())
   }

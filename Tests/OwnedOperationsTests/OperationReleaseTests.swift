@@ -23,6 +23,33 @@ struct OperationReleaseTests {
     kind.make(lifetime, keep(&captured))
   }
 
+  private final class Leaving: OwnedOperation, @unchecked Sendable {  // set before it goes
+    var whenGone: (() -> Void)?
+    deinit { whenGone?() }
+  }
+
+  /// A line of dependencies goes one after the other, but not later than a deinit in it may wait for.
+  @Test(arguments: [1, 2]) func aDeinitMayWaitForWhatItLetsGoOf(dependents: Int) {
+    let gone = DispatchSemaphore(value: 0)
+    var others = (0..<dependents).map { _ in Leaving(lifetime: .forTests) }
+    do {
+      let last = Leaving(lifetime: .forTests)
+      last.whenGone = { gone.signal() }
+      for other in others { other.addDependency(last) }
+    }
+    var outermost: OwnedOperation? = OwnedOperation(lifetime: .forTests)
+    do {
+      let operation = Leaving(lifetime: .forTests)
+      operation.whenGone = {
+        others = []
+        #expect(gone.wait(timeout: .now()) == .success)
+      }
+      outermost?.addDependency(operation)
+    }
+    outermost = nil
+    #expect(others.isEmpty)
+  }
+
   @Test func bodiesGoWithTheFinish() async throws {
     for kind in Self.kinds {
       weak var captured: TokenOwner?

@@ -302,6 +302,45 @@ import Testing
     #expect(done.waitUntilSignalled())
   }
 
+  private final class Waiting: OperationOwner, Sendable {
+    let lifetimeToken = OwnerLifetime.Token()
+    private let whenGone: @Sendable () -> Void
+    init(_ whenGone: @escaping @Sendable () -> Void) { self.whenGone = whenGone }
+    deinit { whenGone() }
+  }
+
+  /// The worker has the last reference to the owner, and a job of the owner's in hand, that does not begin for the owner's end.
+  @Test func anOwnerMayWaitForWhatItsJobThatDidNotBeginHasCaptured() {
+    let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
+    let (captureWent, ownerWent) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let owner = Mutexed<Waiting?>(
+      Waiting {
+        #expect(captureWent.waitUntilSignalled())
+        ownerWent.signal()
+      })
+    let gate = Gate()
+    let lifetime: OwnerLifetime
+    do {
+      guard let held = owner.value else { return }
+      lifetime = held.lifetime
+      LifetimeReaper.hold(lifetime)  // it would take the job away from the worker
+      let first = DeinitProbe {
+        owner.value = nil
+        lifetime.end()
+      }
+      queue.async(owner: held) { [first] held in
+        withExtendedLifetime(first) { gate.pass() }
+        let second = DeinitProbe { captureWent.signal() }
+        queue.async(owner: held) { [second] _ in second.mustNotRun() }
+      }
+    }
+    #expect(gate.hasBegun())
+    gate.open()
+    #expect(ownerWent.waitUntilSignalled())
+    LifetimeReaper.resume(lifetime)
+    #expect(queue.becomesIdle())
+  }
+
   @Test func whatAJobLeavesMayWaitForItsOwnerThatIsDroppedLater() {
     let queue = OwnerScopedQueue()
     let owner = Mutexed<TokenOwner?>(TokenOwner())

@@ -21,13 +21,17 @@ import Testing
       let deinitProbe = DeinitProbe { release.pass() }
       queue.async(lifetime: lifetime) { deinitProbe.mustNotRun() }
     }
-    queue.addOperation {}
+    // Not ready, or a look at the queue might find that the worker is blocked, and run it.
+    let held = OwnerLifetime()
+    queue.setSuspended(true, ownedBy: held)
+    queue.addOperation(lifetime: held) {}
     #expect(first.hasBegun())
     lifetime.end()
     first.open()
     #expect(release.hasBegun())
     #expect(counts(queue.statistics) == [3, 1, 0, 1, 0, 2])
     release.open()
+    queue.setSuspended(false, ownedBy: held)
     LifetimeReaper.resume(lifetime)
     #expect(queue.becomesIdle())
     #expect(counts(queue.statistics) == [3, 2, 0, 2, 1, 0])
@@ -39,13 +43,14 @@ import Testing
     let gate = Gate()
     let operation = OwnedBlockOperation(lifetime: .forTests) {}
     let observation = operation.observe(\.isFinished) { _, _ in gate.pass() }
-    queue.isSuspended = true
+    let held = OwnerLifetime()  // see above
+    queue.setSuspended(true, ownedBy: held)
+    queue.addOperation(lifetime: held) {}
     queue.addOperation(operation)
-    queue.addOperation {}
-    queue.isSuspended = false
     #expect(gate.hasBegun())
     #expect(counts(queue.statistics) == [2, 1, 0, 1, 0, 1])
     gate.open()
+    queue.setSuspended(false, ownedBy: held)
     #expect(queue.becomesIdle())
     #expect(counts(queue.statistics) == [2, 2, 0, 2, 0, 0])
     observation.invalidate()

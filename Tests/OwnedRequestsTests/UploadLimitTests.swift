@@ -83,11 +83,11 @@ import Testing
     try await expectTimeOut(request, "upload-retry")
   }
 
-  /// The server takes longer than a silence may. Its pauses are a fifteenth of that, and what sockets hold ahead of it is some two of them.
+  /// The server takes longer than a silence may. Its pauses are a twentieth of that, and what sockets hold ahead of it is some two of them.
   @Test func anUploadThatGoesOnSlowlyIsNotIdle() async throws {
     let request = Request(.put, "slowly?piece=2000000&pause=0.2", parameters: try parameters(.file, Self.length))
     var limited = request
-    limited.idleLimit = .seconds(3)
+    limited.idleLimit = .seconds(4)
     let start = ContinuousClock.now
     let response = try await server.client().response(to: limited, lifetime: .process, decoding: .string)
     #expect(response.value == "\(Self.length)")

@@ -203,7 +203,8 @@ final class HandlerRegistration<Value>: ObserverRegistration {
 
   private var handler: Handler? { stored.withLock { $0.handler } }
 
-  var hasEnded: Bool { handler == nil }
+  /// Without a reference to the handler, which might be the last to what that has captured: asked under the operation's lock.
+  var hasEnded: Bool { stored.withLock { $0.handler == nil } }
 
   func deliverInitial(_ operation: OwnedOperation, _ values: ObservedValues) {
     let value: Value? = options.contains(.new) ? values.value(of: keys) : nil

@@ -9,7 +9,9 @@ final class OperationExtras {
   /// What the work threw.
   var error: (any Error)?
   /// The dependency that did not succeed. Written once, before the word can name this reason.
-  var failedDependency: String?
+  var failedDependency: Operation?
+  /// Once somebody has asked.
+  var nameOfFailedDependency: String?
   var timeout: Duration?
   var timer: UptimeTimer?
   /// All but the first.

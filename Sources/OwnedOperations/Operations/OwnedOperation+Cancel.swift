@@ -14,7 +14,7 @@ struct Aftermath {
 
   private struct Release {
     let dependent: OwnedOperation
-    let failure: DependencyFailure?
+    let failed: Operation?
   }
 
   private var cancelled: [OwnedOperation] = []
@@ -28,8 +28,8 @@ struct Aftermath {
 
   mutating func handleCancellation(of operation: OwnedOperation) { cancelled.append(operation) }
   /// One of the dependencies has finished. For those that have to be told beforehand: their count falls when all else is done.
-  mutating func release(_ dependent: OwnedOperation, _ failure: DependencyFailure?) {
-    releases.append(Release(dependent: dependent, failure: failure))
+  mutating func release(_ dependent: OwnedOperation, _ failed: Operation?) {
+    releases.append(Release(dependent: dependent, failed: failed))
   }
   mutating func announceChanges(of operation: OwnedOperation) {
     announcements.append(Announcement(operation: operation, isOfCancellation: false))
@@ -48,9 +48,9 @@ struct Aftermath {
     while released < aftermath.releases.count, let release = aftermath.releases[released].take() {
       released += 1
       if inBackground {
-        DeferredCalls.add { run { aftermath in release.dependent.dependencyDidFinish(release.failure, &aftermath) } }
+        DeferredCalls.add { run { aftermath in release.dependent.dependencyDidFinish(release.failed, &aftermath) } }
       } else {
-        release.dependent.dependencyDidFinish(release.failure, &aftermath)
+        release.dependent.dependencyDidFinish(release.failed, &aftermath)
         aftermath.handleCancellations(inBackground)
       }
       DeferredReleases.add(consume release)
@@ -185,8 +185,8 @@ extension OwnedOperation {
   /// `didCancel`, once.
   final func announceCancellation() {
     tellFoundation(.isCancelled)
-    let reason = reason(in: load())
     cancelWork()
+    let reason = reason(in: load())
     if Mutation.didCancelRunsUnderTheLock.isOn { lock.withLock { didCancel(reason) } } else { didCancel(reason) }
     if reason.isTimeout, finishesOnTimeout { finishExecution(throwing: nil) }
   }

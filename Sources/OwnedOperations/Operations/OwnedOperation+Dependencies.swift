@@ -1,14 +1,5 @@
 import Foundation
 
-/// A dependency that failed or was cancelled. Its name is made out only if somebody is cancelled for it.
-struct DependencyFailure {
-  private let operation: Operation
-
-  init(_ operation: Operation) { self.operation = operation }
-
-  var name: String { operation.name ?? OwnedOperation.label(of: operation) }
-}
-
 extension OwnedOperation {
   // MARK: As a dependent
 
@@ -48,9 +39,9 @@ extension OwnedOperation {
   }
 
   private static func plainDependencyDidFinish(_ dependency: Operation, _ cell: DependencyCell) {
-    let failure = dependency.isCancelled ? DependencyFailure(dependency) : nil
+    let failed = dependency.isCancelled ? dependency : nil
     if let dependent = cell.resolve(dependency) {
-      Aftermath.run { aftermath in dependent.dependencyDidFinish(failure, &aftermath) }
+      Aftermath.run { aftermath in dependent.dependencyDidFinish(failed, &aftermath) }
       Aftermath.letGo(of: consume dependent)
     }
     _ = cell.takeSentinel(for: dependency)
@@ -107,11 +98,12 @@ extension OwnedOperation {
   }
 
   /// One of the dependencies has finished, and the cell has marked it so.
-  final func dependencyDidFinish(_ failure: DependencyFailure?, _ aftermath: inout Aftermath) {
+  /// - Parameter failed: the dependency, if it did not succeed.
+  final func dependencyDidFinish(_ failed: Operation?, _ aftermath: inout Aftermath) {
     let change = update { word in
       var new = Self.word(word, withDependencyCountChangedBy: -1)
-      if let failure, word.canBeCancelledForDependency {
-        noteFailedDependency(failure)
+      if let failed, word.canBeCancelledForDependency {
+        noteFailedDependency(failed)
         new.cancel(isOwnerAlive ? .dependencyFailed : .ownerEnded)
         new.insert(.cancelClaimed)
         if !word.contains(.announced) { new.remove(.announced) }
@@ -131,11 +123,25 @@ extension OwnedOperation {
   }
 
   /// Before the word can name the reason.
-  private func noteFailedDependency(_ failure: DependencyFailure) {
-    let name = failure.name
+  private func noteFailedDependency(_ failed: Operation) {
     lock.withLock {
       let extras = makeExtras()
-      if extras.failedDependency == nil { extras.failedDependency = name }
+      if extras.failedDependency == nil { extras.failedDependency = failed }
+    }
+  }
+
+  /// How the reason calls the dependency that did not succeed. Made out when somebody asks for the reason: the name may be overridden, and
+  /// block who cancels or finishes.
+  final var nameOfFailedDependency: String {
+    let (failed, name) = lock.withLock { (extras?.failedDependency, extras?.nameOfFailedDependency) }
+    guard let failed else { return "" }
+    if let name { return name }
+    let new = failed.name ?? Self.label(of: failed)
+    return lock.withLock {
+      let extras = makeExtras()
+      if let name = extras.nameOfFailedDependency { return name }
+      extras.nameOfFailedDependency = new
+      return new
     }
   }
 
@@ -161,15 +167,15 @@ extension OwnedOperation {
         dependency.isFinished && dependency.isCancelled
       }
     if hasFailed {
-      Aftermath.run { aftermath in cancel(for: DependencyFailure(dependency), &aftermath) }
+      Aftermath.run { aftermath in cancel(for: dependency, &aftermath) }
     }
   }
 
-  private func cancel(for failure: DependencyFailure, _ aftermath: inout Aftermath) {
+  private func cancel(for failed: Operation, _ aftermath: inout Aftermath) {
     let change = update { word in
       // Exchanged even if nothing changes: a policy set at this moment is either seen here, or its setter sees the failed dependency.
       guard word.canBeCancelledForDependency else { return word }
-      noteFailedDependency(failure)
+      noteFailedDependency(failed)
       var new = word
       new.cancel(isOwnerAlive ? .dependencyFailed : .ownerEnded)
       new.insert(.cancelClaimed)
@@ -238,8 +244,7 @@ extension OwnedOperation {
       if let extras { cells = extras.dependents }
       if let firstDependent { cells.append(firstDependent) }
     }
-    let failure = DependencyFailure(self)
-    for cell in cells { cell.waiting(for: self)?.cancel(for: failure, &aftermath) }
+    for cell in cells { cell.waiting(for: self)?.cancel(for: self, &aftermath) }
   }
 }
 

@@ -39,9 +39,9 @@ extension OwnedOperation {
     var leftovers = Leftovers()
     lock.withLock { takeLeftovers(into: &leftovers, wasStarted: change.new.contains(.wasStarted)) }
     leftovers.timer?.cancel()
-    let failure = change.new.isCancelled || change.new.contains(.failed) ? DependencyFailure(self) : nil
-    if let first = leftovers.firstDependent { release(first, failure, &aftermath) }
-    for dependent in leftovers.dependents { release(dependent, failure, &aftermath) }
+    let failed = change.new.isCancelled || change.new.contains(.failed) ? self : nil
+    if let first = leftovers.firstDependent { release(first, failed, &aftermath) }
+    for dependent in leftovers.dependents { release(dependent, failed, &aftermath) }
     let isInHand = change.new.contains(.attached) ? leftovers.scheduler?.operationDidFinish(self) ?? false : false
     if change.new.contains(.wasStarted) || change.new.contains(.attached) || change.new.contains(.refused) {
       if mayBeHeardFinishing(change.new, isInHand: isInHand && leftovers.completionBlock == nil) { tellFoundationOfFinish() }
@@ -76,11 +76,11 @@ extension OwnedOperation {
     }
   }
 
-  private func release(_ cell: DependencyCell, _ failure: DependencyFailure?, _ aftermath: inout Aftermath) {
+  private func release(_ cell: DependencyCell, _ failed: Operation?, _ aftermath: inout Aftermath) {
     guard let dependent = cell.resolve(self) else { return }
     // Who wants to hear beforehand is called in the midst of the change. (Who begins to want it just now may hear before others.)
-    if dependent.load().contains(.isObservedBeforehand) { return aftermath.release(dependent, failure) }
-    dependent.dependencyDidFinish(failure, &aftermath)
+    if dependent.load().contains(.isObservedBeforehand) { return aftermath.release(dependent, failed) }
+    dependent.dependencyDidFinish(failed, &aftermath)
     Aftermath.letGo(of: consume dependent)
   }
 

@@ -69,7 +69,7 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
 
   deinit {
     if !load().isFinished { unretainedLifetime.with { $0.leave(self) } }
-    if let dependencyCell { ChainRelease.release(dependencyCell) }
+    if let dependencyCell { ChainRelease.release(dependencyCell, of: self, and: extras?.failedDependency.take()) }
     guard let extras else { return }
     extras.observers?.endAll()
     extras.timer?.cancel()
@@ -397,7 +397,7 @@ extension OwnedOperation {
     switch word.reason {
     case .requested: .requested
     case .ownerEnded: .ownerEnded(ownerID)
-    case .dependencyFailed: .dependencyFailed(lock.withLock { extras?.failedDependency } ?? "")
+    case .dependencyFailed: .dependencyFailed(nameOfFailedDependency)
     case .timedOut: .timedOut(timeout ?? .zero)
     }
   }

@@ -89,7 +89,7 @@ final class OwnerIDPage: Sendable {
   /// True when this was the last living identifier of the page.
   func markEnded(_ id: UInt64) -> Bool {
     let place = Int(id % Self.size)
-    let word = words[place / 64].bitwiseOr(1 << UInt64(place % 64), ordering: .releasing).newValue
+    let word = words[place / 64].bitwiseOr(1 << UInt64(place % 64), ordering: .acquiringAndReleasing).newValue
     guard word == .max else { return false }
     return remaining.subtract(1, ordering: .acquiringAndReleasing).newValue == 0
   }

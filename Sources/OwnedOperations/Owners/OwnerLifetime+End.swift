@@ -139,12 +139,16 @@ extension OwnerLifetime {
       lock.unlock()
       return .notTurned
     }
+    let page = page
     Prefetch.toWrite(page?.address)
     var flags = Flag.ended | reason.code << Flag.reasonShift
     if !takesHooksEarly { swap(&hooks, &guarded.hooks) }
     let earlyHooks = Mutation.hookRunsBeforeTheEnd.isOn ? hooks?.close() : nil
     var related = guarded.relations.map { take(from: $0, reason) }
     if !(related?.children.isEmpty ?? true) { flags |= Flag.closing }
+    let isRecent = LifetimeReaper.mayTellAtOnce && page?.with { $0.isRecent } ?? false
+    // Before the word is turned: who finds that done may rely on both, whoever has done it.
+    if !Mutation.identifierOutlivesTheEnd.isOn { OwnerIDRegistry.markEnded(id, on: page) }  // the page may go now
     word.bitwiseOr(flags, ordering: .releasing)
     // Who is awake needs no reason to be woken. To ask the members would cost more than all the rest.
     let isLeftToTheReaper = former & Flag.hadSeveral != 0 && reason != .released && LifetimeReaper.isAwake
@@ -153,10 +157,9 @@ extension OwnerLifetime {
     lock.unlock()
     if related == nil, hooks != nil || former & Flag.postsNotification != 0 { related = Closed() }
     if let hooks { related?.hooks = earlyHooks ?? hooks.close() }
-    let isLittle = hasMembers && pending != .several
-    let isRecent = isLittle && LifetimeReaper.mayTellAtOnce && page?.with { $0.isRecent } ?? false
-    OwnerIDRegistry.markEnded(id, on: page)  // the page may go now
-    if hasMembers, !(isRecent && LifetimeReaper.tellsAtOnce(self)) { LifetimeReaper.reap(self, hasHaste: pending != .none) }
+    if Mutation.identifierOutlivesTheEnd.isOn { OwnerIDRegistry.markEnded(id, on: page) }
+    let mayTellAtOnce = isRecent && pending != .several
+    if hasMembers, !(mayTellAtOnce && LifetimeReaper.tellsAtOnce(self)) { LifetimeReaper.reap(self, hasHaste: pending != .none) }
     return related.map { .turnedWith($0) } ?? .turned
   }
 

@@ -25,12 +25,14 @@ struct WorkCounts {
   mutating func count(_ operation: OwnedOperation) {
     let didRun = operation.didRun
     if didRun { started += 1 }
-    switch operation.outcome {
-    case .failed: failed += 1
-    case .cancelled(let reason):
+    let word = operation.load()
+    if word.isCancelled {
       cancelled += 1
-      if case .ownerEnded = reason, !didRun { skippedForEndedOwners += 1 }
-    default: succeeded += 1
+      if word.reason == .ownerEnded, !didRun { skippedForEndedOwners += 1 }
+    } else if word.contains(.failed) {
+      failed += 1
+    } else {
+      succeeded += 1
     }
   }
 

@@ -36,7 +36,8 @@ final class Relay: Sendable {
   // What those who push touch.
   private let pushed = Atomic<UInt>(0)
   private let isAttended = Atomic<Bool>(false)
-  private let isPushedTo: Bool
+  /// Makes the batches for what is pushed. Nil: nothing is.
+  private let makePushed: (@Sendable () -> PushedBatch)?
 
   private let lock = Lock()
   private let hasWaiting = Atomic<Bool>(false)
@@ -45,9 +46,9 @@ final class Relay: Sendable {
   @exclusivity(unchecked) nonisolated(unsafe) private var first: RelayBatch?
   @exclusivity(unchecked) nonisolated(unsafe) private var last: RelayBatch?
   /// Gathers single values, until a runner comes for it or it is full.
-  @exclusivity(unchecked) nonisolated(unsafe) private var open: GatheringBatch?
-  @exclusivity(unchecked) nonisolated(unsafe) private var pool: [GatheringBatch] = []
-  private let makeGathering: @Sendable () -> GatheringBatch
+  @exclusivity(unchecked) nonisolated(unsafe) private var open: ReleaseSegment?
+  /// All of one class, as a relay is either pushed to or given values one by one.
+  @exclusivity(unchecked) nonisolated(unsafe) private var pool: [ReusedBatch] = []
   @exclusivity(unchecked) nonisolated(unsafe) private var unfinished = 0
   /// Batches that have been opened or added, for tests.
   @exclusivity(unchecked) nonisolated(unsafe) private var handedOver = 0
@@ -84,10 +85,7 @@ final class Relay: Sendable {
     var looks = 0
   }
 
-  init() {
-    makeGathering = { ReleaseSegment() }
-    isPushedTo = false
-  }
+  init() { makePushed = nil }
 
   /// For objects that are pushed, and taken together by the few.
   /// - Parameters:
@@ -96,9 +94,10 @@ final class Relay: Sendable {
   init<Element: RelayLinked>(
     together most: Int, taker: @escaping @Sendable (_ indices: Range<Int>, _ element: (Int) -> Element) -> Void
   ) {
-    makeGathering = { PushedBatch(most: most, taker: taker) }
-    isPushedTo = true
+    makePushed = { PushedElements(most: most, taker: taker) }
   }
+
+  private var isPushedTo: Bool { makePushed != nil }
 
   // MARK: Handing over
 
@@ -120,18 +119,15 @@ final class Relay: Sendable {
   /// its own may be the last. Not for a relay that is pushed to.
   @inline(__always)  // for each value that is handed over
   func release<Value>(_ value: consuming Value) {
+    assert(!isPushedTo)
     lock.lock()
-    let batch: GatheringBatch
+    let segment: ReleaseSegment
     if let open, !open.isFull {
-      batch = open
+      segment = open
     } else {
-      closeOpen()
-      batch = pool.popLast() ?? makeGathering()
-      open = batch
-      handedOver += 1
-      hasWaiting.store(true, ordering: .relaxed)
+      segment = openAnother()
     }
-    unsafeDowncast(batch, to: ReleaseSegment.self).append(value)
+    segment.append(value)
     let new = appointIfNobodyIs()
     lock.unlock()
     if let new { start(new) }
@@ -141,6 +137,7 @@ final class Relay: Sendable {
   /// runner.
   @inline(__always)  // for each object that is handed over
   func push<Element: RelayLinked>(_ element: consuming Element) {
+    assert(isPushedTo)
     let element = Retained(element)
     let address = UInt(bitPattern: element.address)
     var last = pushed.load(ordering: .relaxed)
@@ -166,16 +163,26 @@ final class Relay: Sendable {
 
   /// Under the lock. Linear in what has been pushed.
   private func takePushed() {
-    guard hasPushed else { return }
+    guard let makePushed, hasPushed else { return }
     var next = UnsafeMutableRawPointer(bitPattern: pushed.exchange(0, ordering: .acquiring))
     var isReversed = false
     while let first = next {
-      let batch = pool.popLast() ?? makeGathering()
+      let batch = pool.popLast().map { unsafeDowncast($0, to: PushedBatch.self) } ?? makePushed()
       next = batch.append(from: isReversed ? first : batch.reversed(first))
       isReversed = true
       handedOver += 1
       append(batch)
     }
+  }
+
+  /// Under the lock: there is no room in the last one.
+  private func openAnother() -> ReleaseSegment {
+    closeOpen()
+    let segment = pool.popLast().map { unsafeDowncast($0, to: ReleaseSegment.self) } ?? ReleaseSegment()
+    open = segment
+    handedOver += 1
+    hasWaiting.store(true, ordering: .relaxed)
+    return segment
   }
 
   /// Under the lock: those who hand over from now on open another.
@@ -316,9 +323,9 @@ final class Relay: Sendable {
     guard batch.finished == batch.count else { return }
     if taken > 0 { unfinished -= 1 }
     let isLeft = batch.runners == 0 || Mutation.segmentIsUsedAgainTooEarly.isOn
-    if isLeft, pool.count < Self.mostPooled, let gathering = batch as? GatheringBatch {
-      gathering.reset()
-      pool.append(gathering)
+    if isLeft, pool.count < Self.mostPooled, let reused = batch as? ReusedBatch {
+      reused.reset()
+      pool.append(reused)
     }
   }
 

@@ -38,21 +38,11 @@ final class RelaySteps: RelayBatch, @unchecked Sendable {  // as its base class;
   override func takeStep(_ index: Int) { step(index) }
 }
 
-/// Gathers what is handed over one by one, until a runner or another batch comes, or it is full. Made once, used again and again.
+/// Gathers what is handed over one by one. Made once, used again and again.
 ///
 /// All members are called under the lock of the relay, which has the batch; but for steps, as ever.
-class GatheringBatch: RelayBatch, @unchecked Sendable {  // as its base class; values belong to whoever claims their index
+class ReusedBatch: RelayBatch, @unchecked Sendable {  // as its base class; values belong to whoever claims their index
   init() { super.init(count: 0) }
-
-  var isFull: Bool { true }
-
-  /// Takes as many as it has room for of the objects that have been pushed, in that order.
-  /// - Returns: the first of the rest.
-  func append(from first: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? { nil }
-
-  /// Links the other way round what has been pushed.
-  /// - Returns: the first.
-  func reversed(_ last: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer { last }
 
   /// Nobody is in it any more: it is to be filled again.
   func reset() {
@@ -69,7 +59,18 @@ protocol RelayLinked: AnyObject, Sendable {
 }
 
 /// What has been pushed to a relay, for one step, which gets it together.
-final class PushedBatch<Element: RelayLinked>: GatheringBatch, @unchecked Sendable {  // as its base class; `gathered` goes with `count`
+class PushedBatch: ReusedBatch, @unchecked Sendable {  // as its base class
+  /// Takes as many as it has room for of the objects that have been pushed, in that order.
+  /// - Returns: the first of the rest.
+  func append(from first: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? { nil }
+
+  /// Links the other way round what has been pushed.
+  /// - Returns: the first.
+  func reversed(_ last: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer { last }
+}
+
+/// Pushed objects of one class.
+final class PushedElements<Element: RelayLinked>: PushedBatch, @unchecked Sendable {  // as its base class; `gathered` goes with `count`
   private let elements: RawStorage<Retained<Element>>
   private let most: Int
   private var gathered = 0
@@ -117,8 +118,8 @@ final class PushedBatch<Element: RelayLinked>: GatheringBatch, @unchecked Sendab
   }
 }
 
-/// Values to be released, side by side.
-final class ReleaseSegment: GatheringBatch, @unchecked Sendable {  // as its base class
+/// Values to be released, side by side: filled until a runner or another batch comes, or it is full.
+final class ReleaseSegment: ReusedBatch, @unchecked Sendable {  // as its base class
   private static let capacity = 128
   private let values = RawStorage<Any>(capacity: capacity)
 
@@ -127,7 +128,7 @@ final class ReleaseSegment: GatheringBatch, @unchecked Sendable {  // as its bas
     (values.start + first).deinitialize(count: count - first)
   }
 
-  override var isFull: Bool { count == Self.capacity }
+  var isFull: Bool { count == Self.capacity }
 
   @inline(__always)  // for each value that is handed over
   func append<Value>(_ value: consuming Value) {

@@ -92,7 +92,7 @@ extension Worker {
         held.letGo()
       case .gone:
         skipNested(over, ownerQueue)
-        held.letGo()
+        held.letGoInBackground()
       }
     case .block(let body):
       held.letGoInBackground()
@@ -129,7 +129,7 @@ extension Worker {
       hold.keep(HeldBackOwnerQueue(ownerQueue, core))
     case .ended(let work), .cancelled(let work):
       batch.setNestedOver(over)
-      withExtendedLifetime(work) {}
+      DeferredReleases.add(work)  // the owner is still held
     }
   }
 }

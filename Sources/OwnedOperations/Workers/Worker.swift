@@ -152,12 +152,13 @@ final class Worker: DueWorker {
     isInItem = false
     switch core.putBack(work, from: self) {
     case .waits(let ownerQueue): hold.keep(HeldBackOwnerQueue(ownerQueue, core))
+    // The owner is still held, and a deinit of what the work has captured may wait for its end.
     case .ended(let work):
       end(index, result)
-      withExtendedLifetime(work) {}
+      DeferredReleases.add(work)
     case .cancelled(let work):
       end(index, .cancelled)
-      withExtendedLifetime(work) {}
+      DeferredReleases.add(work)
     }
   }
 

@@ -138,7 +138,7 @@ extension Worker {
         held.letGo()
       case .gone:
         end(index, .skipped)
-        held.letGo()
+        held.letGoInBackground()  // what the body has captured is still here, and the owner's deinit may wait for that
       }
     case .record(let record, let piece):
       held.letGoInBackground()

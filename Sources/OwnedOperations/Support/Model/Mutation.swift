@@ -41,6 +41,8 @@ enum Mutation: String, CaseIterable {
   // Lifetimes: LifetimeModelTests
   /// Two ends both deal with what the lifetime has.
   case endsTwice  // aSecondEndReturnsWhenEverythingBelowHasEnded
+  /// A second end returns, and a hook that comes late runs, while the identifier counts as alive.
+  case identifierOutlivesTheEnd  // endsOnce
   /// An end that isn't the first returns though what is below is still to be closed.
   case secondEndMissesTheTree
   /// A hook is added to a list that has been closed.
