@@ -63,7 +63,7 @@ import Testing
   }
 
   @Test func aHookThatComesAfterTheEndFindsTheIdentifierEnded() {
-    Self.explore("end | onEnd, identifier") { run in
+    Self.explore("identifier: end | onEnd") { run in
       let lifetime = OwnerLifetime()
       let calls = ModelFlag()
       let come: @Sendable () -> Void = {
