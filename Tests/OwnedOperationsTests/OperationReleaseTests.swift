@@ -23,6 +23,24 @@ struct OperationReleaseTests {
     kind.make(lifetime, keep(&captured))
   }
 
+  /// Nobody keeps it for its name.
+  @Test(arguments: [false, true]) func aFailedDependencyThatIsNoneAnyMoreGoes(isAskedFor: Bool) {
+    let dependent = OwnedOperation(lifetime: .forTests)
+    dependent.dependencyPolicy = .requireSuccess
+    let seen = Weakly<OwnedOperation>()
+    do {
+      let dependency = OwnedOperation(lifetime: .forTests)
+      dependency.name = "first"
+      seen.object = dependency
+      dependent.addDependency(dependency)
+      dependency.cancel()
+      if isAskedFor { #expect(dependent.cancellationReason == .dependencyFailed("first")) }
+      dependent.removeDependency(dependency)
+    }
+    #expect(eventually { seen.object == nil })
+    #expect(dependent.cancellationReason == .dependencyFailed("first"))
+  }
+
   private final class Leaving: OwnedOperation, @unchecked Sendable {  // set before it goes
     var whenGone: (() -> Void)?
     deinit { whenGone?() }

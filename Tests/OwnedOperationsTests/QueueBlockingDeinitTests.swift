@@ -310,7 +310,7 @@ import Testing
   }
 
   /// The worker has the last reference to the owner, and a job of the owner's in hand, that does not begin for the owner's end.
-  @Test func anOwnerMayWaitForWhatItsJobThatDidNotBeginHasCaptured() {
+  @Test(arguments: [false, true]) func anOwnerMayWaitForWhatItsJobThatDidNotBeginHasCaptured(isEnded: Bool) {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let (captureWent, ownerWent) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
     let owner = Mutexed<Waiting?>(
@@ -326,7 +326,7 @@ import Testing
       LifetimeReaper.hold(lifetime)  // it would take the job away from the worker
       let first = DeinitProbe {
         owner.value = nil
-        lifetime.end()
+        if isEnded { lifetime.end() }
       }
       queue.async(owner: held) { [first] held in
         withExtendedLifetime(first) { gate.pass() }

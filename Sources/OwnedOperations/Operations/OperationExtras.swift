@@ -8,9 +8,9 @@ final class OperationExtras {
   var completionIsOver = false
   /// What the work threw.
   var error: (any Error)?
-  /// The dependency that did not succeed. Written once, before the word can name this reason.
+  /// The dependency that did not succeed. Written before the word can name this reason; until its name is known.
   var failedDependency: Operation?
-  /// Once somebody has asked.
+  /// Once somebody has asked, or it is no dependency any more.
   var nameOfFailedDependency: String?
   var timeout: Duration?
   var timer: UptimeTimer?

@@ -61,6 +61,8 @@ extension OwnedOperation {
     removal.sentinel?.disarm()
     (dependency as? OwnedOperation)?.forgetDependent(cell)
     if removal.wasAwaited { changeDependencyCount(by: -1) }
+    // It is not to be kept for its name.
+    if lock.withLock({ extras?.failedDependency === dependency }) { _ = nameOfFailedDependency }
   }
 
   /// Changes the list and tells observers. Runs under the operation's lock if there are any, so that changes are recorded in order.
@@ -126,7 +128,7 @@ extension OwnedOperation {
   private func noteFailedDependency(_ failed: Operation) {
     lock.withLock {
       let extras = makeExtras()
-      if extras.failedDependency == nil { extras.failedDependency = failed }
+      if extras.failedDependency == nil, extras.nameOfFailedDependency == nil { extras.failedDependency = failed }
     }
   }
 
@@ -134,15 +136,19 @@ extension OwnedOperation {
   /// block who cancels or finishes.
   final var nameOfFailedDependency: String {
     let (failed, name) = lock.withLock { (extras?.failedDependency, extras?.nameOfFailedDependency) }
-    guard let failed else { return "" }
     if let name { return name }
+    guard let failed else { return "" }
     let new = failed.name ?? Self.label(of: failed)
-    return lock.withLock {
+    var former: Operation?
+    let first = lock.withLock {
       let extras = makeExtras()
-      if let name = extras.nameOfFailedDependency { return name }
-      extras.nameOfFailedDependency = new
-      return new
+      swap(&former, &extras.failedDependency)
+      let first = extras.nameOfFailedDependency ?? new
+      extras.nameOfFailedDependency = first
+      return first
     }
+    if let former { DeferredReleases.add(former) }
+    return first
   }
 
   // MARK: Policy

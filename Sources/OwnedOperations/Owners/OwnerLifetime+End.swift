@@ -128,7 +128,10 @@ extension OwnerLifetime {
     // An end finds little of what it touches in the caches, and would wait for each at the next atomic operation.
     Prefetch.toWrite(Borrowed(self).address)
     let early = word.load(ordering: .relaxed)
-    guard early & Flag.ended == 0 else { return .notTurned }
+    guard early & Flag.ended == 0 else {
+      lock.withLock {}  // the end that was first is through with the identifier
+      return .notTurned
+    }
     if early & Flag.hadSeveral != 0 { LifetimeReaper.prefetch() }
     var hooks: OwnerHookList?
     let takesHooksEarly = if case .parentEnded = reason { Mutation.hookIsLostToTheParent.isOn } else { false }
@@ -147,9 +150,9 @@ extension OwnerLifetime {
     var related = guarded.relations.map { take(from: $0, reason) }
     if !(related?.children.isEmpty ?? true) { flags |= Flag.closing }
     let isRecent = LifetimeReaper.mayTellAtOnce && page?.with { $0.isRecent } ?? false
-    // Before the word is turned: who finds that done may rely on both, whoever has done it.
-    if !Mutation.identifierOutlivesTheEnd.isOn { OwnerIDRegistry.markEnded(id, on: page) }  // the page may go now
     word.bitwiseOr(flags, ordering: .releasing)
+    // In the same hold of the lock: for who has had that since, both have ended.
+    if !Mutation.identifierOutlivesTheEnd.isOn { OwnerIDRegistry.markEnded(id, on: page) }  // the page may go now
     // Who is awake needs no reason to be woken. To ask the members would cost more than all the rest.
     let isLeftToTheReaper = former & Flag.hadSeveral != 0 && reason != .released && LifetimeReaper.isAwake
     let (hasMembers, pending) = isLeftToTheReaper ? (true, .several) : (guarded.members.count > 0, guarded.members.pending)

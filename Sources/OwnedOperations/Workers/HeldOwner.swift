@@ -8,7 +8,7 @@ struct HeldOwner: ~Copyable {
   enum Answer {
     /// Valid until the next call.
     case begins(Retained<AnyObject>)
-    /// Only bodies hold the owner. The job is to be put back, and then `letGo` to be called.
+    /// Only bodies hold the owner. The job is to be put back, and then `letGoInBackground` to be called.
     case heldBack(OwnerHold)
     case gone
   }

@@ -19,7 +19,7 @@ final class SharedOwnerBody: WorkRecord {
       // Asked again, last, as for any job: to find out who holds the owner may take a while.
       guard mayStart(worker) else {
         worker.end(index, .skipped)
-        return hold.end(owner)
+        return hold.endInBackground(owner)  // its deinit may wait for what the body has captured
       }
       worker.beginJob()
       hold.call(body, with: owner)
@@ -27,7 +27,7 @@ final class SharedOwnerBody: WorkRecord {
       hold.end(owner)
     case .heldBack:
       worker.holdBack(.record(self, piece), at: index, until: hold)
-      if let held { hold.end(held) }
+      if let held { hold.endInBackground(held) }  // as above
     case .gone: worker.end(index, .skipped)
     }
   }

@@ -89,7 +89,7 @@ extension Worker {
         held.bodyDidEnd(beforeJobOf: nextNestedLifetime)
       case .heldBack(let hold):
         putBackNested(.ownerBlock(body), over, until: hold)
-        held.letGo()
+        held.letGoInBackground()
       case .gone:
         skipNested(over, ownerQueue)
         held.letGoInBackground()
@@ -129,7 +129,7 @@ extension Worker {
       hold.keep(HeldBackOwnerQueue(ownerQueue, core))
     case .ended(let work), .cancelled(let work):
       batch.setNestedOver(over)
-      DeferredReleases.add(work)  // the owner is still held
+      DeferredReleases.add(consume work)  // the owner is still held
     }
   }
 }

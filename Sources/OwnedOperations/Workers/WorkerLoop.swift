@@ -135,10 +135,10 @@ extension Worker {
         held.bodyDidEnd(beforeJobOf: batch.nextLifetime ?? nextNestedLifetime)
       case .heldBack(let hold):
         holdBack(.ownerBlock(body), at: index, until: hold)
-        held.letGo()
+        held.letGoInBackground()  // what the body has captured is still here, and the owner's deinit may wait for that
       case .gone:
         end(index, .skipped)
-        held.letGoInBackground()  // what the body has captured is still here, and the owner's deinit may wait for that
+        held.letGoInBackground()  // as above
       }
     case .record(let record, let piece):
       held.letGoInBackground()
