@@ -129,7 +129,7 @@ extension Worker {
       hold.keep(HeldBackOwnerQueue(ownerQueue, core))
     case .ended(let work), .cancelled(let work):
       batch.setNestedOver(over)
-      DeferredReleases.add(consume work)  // the owner is still held
+      DeferredReleases.add(work)  // the owner is still held
     }
   }
 }

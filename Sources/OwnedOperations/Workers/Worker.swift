@@ -155,10 +155,10 @@ final class Worker: DueWorker {
     // The owner is still held, and a deinit of what the work has captured may wait for its end.
     case .ended(let work):
       end(index, result)
-      DeferredReleases.add(consume work)
+      DeferredReleases.add(work)
     case .cancelled(let work):
       end(index, .cancelled)
-      DeferredReleases.add(consume work)
+      DeferredReleases.add(work)
     }
   }
 
