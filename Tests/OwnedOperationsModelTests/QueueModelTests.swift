@@ -339,7 +339,7 @@ import Testing
     }
   }
 
-  // MARK: Workers without a work item
+  // MARK: Owners whose work does not begin
 
   /// Its deinit waits for somebody else's job.
   final class BlockingOwner: OperationOwner, Sendable {
@@ -348,8 +348,8 @@ import Testing
     deinit { gate.wait() }
   }
 
-  /// The worker lets go of the owner of a job that was held back, and blocks. It has no item then; the monitor gives its permit to
-  /// others.
+  /// The worker has the last reference to the owner of a job that was held back. The deinit waits for a job that the worker is to take, so
+  /// it has to run elsewhere.
   @Test func anOwnerBlocksTheWorkerThatLetsGoOfIt() {
     let name = "resume, wait | last body of an owner whose deinit waits"
     ModelExplorer("queue: \(name)", timePasses: true).exploreQueue(preemptions: 1, deeper: nil) { run, scene in

@@ -135,7 +135,8 @@ extension Worker {
         held.bodyDidEnd(beforeJobOf: batch.nextLifetime ?? nextNestedLifetime)
       case .heldBack(let hold):
         holdBack(.ownerBlock(body), at: index, until: hold)
-        held.letGoInBackground()  // what the body has captured is still here, and the owner's deinit may wait for that
+        // What the body has captured is still here, and the owner's deinit may wait for that, or for work that this worker is to take.
+        if Mutation.heldBackOwnerGoesOnItsWorker.isOn { held.letGo() } else { held.letGoInBackground() }
       case .gone:
         end(index, .skipped)
         held.letGoInBackground()  // as above

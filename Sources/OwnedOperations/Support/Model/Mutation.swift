@@ -141,8 +141,8 @@ enum Mutation: String, CaseIterable {
   case beginsWithoutExchange
   /// A parked thread gives up without looking whether it has been called.
   case givesUpThoughCalled  // aJobIsAddedWhileTheParkedThreadGivesUp
-  /// The monitor takes a worker without a work item for one that is in a body.
-  case monitorLooksAtItemsOnly  // anOwnerBlocksTheWorkerThatLetsGoOfIt
+  /// The owner of a job that is held back is let go of by the worker, which has no work item then.
+  case heldBackOwnerGoesOnItsWorker  // anOwnerBlocksTheWorkerThatLetsGoOfIt
   /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
   case handoverDoesNotYield  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
   /// An operation is added though another queue has it.
