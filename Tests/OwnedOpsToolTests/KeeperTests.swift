@@ -92,6 +92,8 @@ import Testing
       let line = "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat) $PPID"
       try write([shell("long", line), shell("next", "true", #""after":["long"]"#)], to: directory)
       #expect(try await run(in: directory).status == -SIGKILL)
+      let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
+      while keeper.isRunning { usleep(1000) }
       let status = try await ToolBinary.run(["status", "j"], in: directory)
       #expect(status.output.hasPrefix("0 of 2 jobs succeeded, 1 cut off, 1 waiting\n"))
       #expect(status.output.contains("has gone, too\n"))
@@ -141,7 +143,7 @@ import Testing
       try directory.write("log", "")
       try write(
         [
-          shell("timed", deadly + kill, #""timeout":"1s""#),
+          shell("timed", deadly + kill, #""timeout":"5s""#),
           shell("owned", deadly + kill, #""owner":"o""#),
         ], #""owners":[{"name":"top","endsWhen":{"fileRemoved":"flag"}},{"name":"o","parent":"top"}],"#, to: directory)
       #expect(try await run("-j2", "--grace", "1s", in: directory).status == -SIGKILL)
@@ -160,11 +162,11 @@ import Testing
       let directory = try TemporaryDirectory()
       defer { directory.remove() }
       let line = """
-        [ ! -e ticks ] || exit 0; trap '' TERM; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat)
+        [ ! -e ticks ] || exit 0; trap 'trap "" TERM; told=1' TERM; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat)
         ticks() { set -- $(cut -d ' ' -f 14,15 /proc/$PPID/stat); echo $(($1 + $2)); }
-        sleep 0.5; before=$(ticks); sleep 1; echo $(($(ticks) - before)) > ticks
+        until [ "$told" ]; do sleep 0.05; done; before=$(ticks); sleep 1; echo $(($(ticks) - before)) > ticks
         """
-      try write([shell("a", line, #""timeout":"100ms""#)], to: directory)
+      try write([shell("a", line, #""timeout":"3s""#)], to: directory)
       #expect(try await run("--grace", "60s", in: directory).status == -SIGKILL)
       #expect(try await run("--resume", in: directory).status == 0)
       #expect(directory.read("j").contains(#""reason":"timed out""#))

@@ -286,13 +286,14 @@ struct SlurmAnswersTests {
     defer { directory.remove() }
     let trial = try SlurmTrial(
       SlurmGraph.text([SlurmGraph.job("long", ["x"]), SlurmGraph.job("next", ["x"], #""after":["long"]"#)]), in: directory)
-    let polls = Guarded(0)
-    let slurm = SlurmStandIn(
-      trial.files, polled: { polls.withLock { $0 += 1 } },
-      stateOf: { job, _ in
-        let poll = polls.withLock { $0 }
-        return job == "long" ? (poll < 3 ? "RUNNING" : "COMPLETED") : poll < 1 ? "CANCELLED" : nil
-      })
+    let questions = Guarded(0)  // for `next`
+    let slurm = SlurmStandIn(trial.files) { job, _ in
+      questions.withLock { questions in
+        if job == "long" { return questions < 3 ? "RUNNING" : "COMPLETED" }
+        questions += 1
+        return questions == 1 ? "CANCELLED" : nil
+      }
+    }
     let journal = try trial.run(slurm)
     #expect(journal.jobs.map(\.state) == [.succeeded, .cancelled])
     #expect(journal.jobs[1].reason == "cancelled by somebody else")
@@ -307,7 +308,10 @@ struct SlurmAnswersTests {
     let files = trial.files
     let slurm = SlurmStandIn(files) { job, submission in
       guard submission < 2 else { return "COMPLETED" }
-      guard job == "first" else { return "PENDING" }
+      // Not before `next` is with Slurm, too.
+      guard job == "first", files.readSubmissions().values.contains(where: { $0.jobs == ["next"] && $0.identifier != nil }) else {
+        return "PENDING"
+      }
       try? SlurmFiles.write(SlurmStatus.line("refused", because: "0.0"), to: files.status(0, 0))
       return "FAILED"
     }

@@ -17,8 +17,6 @@ struct Orphans: Sendable {
     OutputSink.processes.union(processGuard.map { [$0.process] } ?? [])
   }
 
-  /// A process that can't even be killed, because it hangs in the kernel, is not waited for longer than this.
-  private static let patience = Duration.seconds(1)
   private static let pause = DispatchTimeInterval.milliseconds(20)
 
   /// Returns when none is left.
@@ -27,23 +25,13 @@ struct Orphans: Sendable {
   ///   - count: told of how many it waits for.
   func end(grace: Duration, isHurried: () -> Bool, count: (Int) -> Void) {
     let exits = ChildReaper.shared.announceExits()
-    // When each was asked to end.
-    var asked: [ProcessTable.Process: ContinuousClock.Instant] = [:]
+    var ends = ForcedEnds<ProcessTable.Process>()
     while true {
-      let now = ContinuousClock.now
-      let left = remaining().filter { asked[$0].map { now - $0 < grace + Self.patience } ?? true }
+      let left = remaining().filter { !ends.hasGivenUp($0) }
       count(left.count)
       guard !left.isEmpty else { return }
       let grace = isHurried() ? .zero : grace
-      for process in left {
-        let isOver = now - (asked[process] ?? now) >= grace
-        if asked[process] == nil { asked[process] = now }
-        if isOver {
-          kill(process.number, SIGKILL)
-        } else if asked[process] == now {
-          ProcessGroup.signalProcess(process.number, SIGTERM)
-        }
-      }
+      for process in left { ends.end(process, grace: grace) }
       _ = exits.wait(timeout: .now() + Self.pause)
     }
   }

@@ -150,8 +150,9 @@ enum RunCommand {
       // The note comes first, since it says what still runs. It isn't written on this thread: whoever reads it may be slow.
       let note = count == 1 ? session.interruptionNote : nil
       DispatchQueue.global(qos: .userInitiated).async { session.interrupt(count) }
-      if let note { DispatchQueue.global(qos: .userInitiated).async { Console.shared.note("ownedops: \(note)") } }
+      if let note { Console.shared.noteLater("ownedops: \(note)") }
     }
+    defer { Console.shared.finishNotes() }
     let progress = progress(of: session.counter, options)
     let summary = session.run()
     progress?.stop()

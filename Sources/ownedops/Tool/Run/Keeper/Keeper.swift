@@ -77,7 +77,7 @@ struct Keeper {
   private var terminations: Int32 = 0
   /// Pipes of jobs that have ended, held by what they have left running.
   private var orphanPipes: [Int32] = []
-  private var orphanDeadlines: [ProcessTable.Process: ContinuousClock.Instant] = [:]
+  private var orphanEnds = ForcedEnds<ProcessTable.Process>()
   private var orphansShown = 0
   private var goneSince = ContinuousClock.now
   /// Of this process, in bytes, when it was looked at last.
@@ -409,16 +409,8 @@ struct Keeper {
   private mutating func orphansAreGone() -> Bool {
     guard !keepsOrphans else { return true }
     let own = OutputSink.processes.union(processGuard.map { [$0.process] } ?? [])
-    let now = ContinuousClock.now
-    let left = ProcessTable().descendants(of: getpid(), except: own).filter { orphanDeadlines[$0].map { $0 + .seconds(1) > now } ?? true }
-    for process in left {
-      if let deadline = orphanDeadlines[process] {
-        if deadline <= now || isHurried { kill(process.number, SIGKILL) }
-      } else {
-        orphanDeadlines[process] = isHurried ? now : now + grace
-        ProcessGroup.signalProcess(process.number, isHurried ? SIGKILL : SIGTERM)
-      }
-    }
+    let left = ProcessTable().descendants(of: getpid(), except: own).filter { !orphanEnds.hasGivenUp($0) }
+    for process in left { orphanEnds.end(process, grace: isHurried ? .zero : grace) }
     if left.count != orphansShown {
       orphansShown = left.count
       reply(.leftBehind(left.count))

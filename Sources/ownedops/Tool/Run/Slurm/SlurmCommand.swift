@@ -100,7 +100,7 @@ enum SlurmCommand {
     let interruption = Interruption { _, count in
       mailbox.post(.interrupted(count))
       let note = count == 1 ? "interrupted: cancelling all that is with Slurm; once more does not wait for it" : nil
-      if let note { DispatchQueue.global(qos: .userInitiated).async { Console.shared.note("ownedops: \(note)") } }
+      if let note { Console.shared.noteLater("ownedops: \(note)") }
     }
     defer { Console.shared.finishNotes() }
     let progress = RunCommand.progress(of: session.counter, options)

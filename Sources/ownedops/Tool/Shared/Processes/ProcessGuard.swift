@@ -91,29 +91,20 @@ final class ProcessGuard: Sendable {
     var groups: Set<pid_t>
     let mark: RunMark?
     let grace: Duration
-    /// When each that was asked to end is made to.
-    var deadlines: [pid_t: ContinuousClock.Instant] = [:]
+    /// Of groups and of processes alike: a group has the number of its first process.
+    var ends = ForcedEnds<pid_t>()
 
     mutating func run() {
       var quiet = 0
       while quiet < Self.quietRounds {
         groups = groups.filter(ProcessGroup.exists)
-        for group in groups { end(group) { ProcessGroup.signal(group, $0) } }
+        for group in groups { ends.end(group, grace: grace) { ProcessGroup.signal(group, $0) } }
         let marked = markedProcesses()
-        for process in marked { end(process) { ProcessGroup.signalProcess(process, $0) } }
+        for process in marked { ends.end(process, grace: grace) { ProcessGroup.signalProcess(process, $0) } }
         // A group of which nothing is left but what nobody waits for would be there for ever.
-        groups = groups.filter { deadlines[$0].map { $0 + .seconds(1) > .now } ?? true }
+        groups = groups.filter { !ends.hasGivenUp($0) }
         quiet = marked.isEmpty && groups.isEmpty ? quiet + 1 : 0
         usleep(Self.pause)
-      }
-    }
-
-    private mutating func end(_ process: pid_t, _ signal: (Int32) -> Void) {
-      if let deadline = deadlines[process] {
-        if deadline <= .now { signal(SIGKILL) }
-      } else {
-        deadlines[process] = .now + grace
-        signal(grace > .zero ? SIGTERM : SIGKILL)
       }
     }
 

@@ -77,21 +77,12 @@ struct RunMark: Sendable {
   func endBearers(grace: Duration, only groups: Set<pid_t>? = nil, goesOn: () -> Bool = { true }) {
     // One that is being started or replaces itself has no environment for a moment.
     var quietRounds = 0
-    var deadlines: [pid_t: ContinuousClock.Instant] = [:]
+    var ends = ForcedEnds<pid_t>()
     while quietRounds < 3, goesOn() {
       let left = bearers().filter { process in
-        !Self.isServant(process) && groups?.contains(getpgid(process)) ?? true
-          // What hangs in the kernel can't even be killed.
-          && deadlines[process].map { $0 + .seconds(1) > .now } ?? true
+        !Self.isServant(process) && groups?.contains(getpgid(process)) ?? true && !ends.hasGivenUp(process)
       }
-      for process in left {
-        if let deadline = deadlines[process] {
-          if deadline <= .now { kill(process, SIGKILL) }
-        } else {
-          deadlines[process] = .now + grace
-          ProcessGroup.signalProcess(process, grace > .zero ? SIGTERM : SIGKILL)
-        }
-      }
+      for process in left { ends.end(process, grace: grace) { ProcessGroup.signalProcess(process, $0) } }
       quietRounds = left.isEmpty ? quietRounds + 1 : 0
       usleep(10_000)
     }
