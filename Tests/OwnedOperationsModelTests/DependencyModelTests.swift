@@ -133,4 +133,16 @@ import Testing
       withExtendedLifetime(lifetime) {}
     }
   }
+
+  @Test func removedWhileItFails() {
+    Self.explore("remove | cancel") { run in
+      let (lifetime, first, last) = Self.make()
+      last.dependencyPolicy = .requireSuccess
+      last.addDependency(first)
+      run.concurrently(("remove", { last.removeDependency(first) }), ("cancel", { first.cancel() }))
+      DeferredCalls.waitUntilIdle()
+      run.expect(last.lock.withLock { last.extras?.failedDependency == nil }, "it is kept for its name")
+      withExtendedLifetime(lifetime) {}
+    }
+  }
 }

@@ -339,7 +339,7 @@ import Testing
     }
   }
 
-  // MARK: Owners whose work does not begin
+  // MARK: Work that does not begin
 
   /// Its deinit waits for somebody else's job.
   final class BlockingOwner: OperationOwner, Sendable {
@@ -372,6 +372,48 @@ import Testing
             scene.wait()
           }
         ), ("body", { hold.end(body) }))
+    } atEnd: { run, scene in
+      scene.expect(run, runs: 1)
+    }
+  }
+
+  private final class BlockingCapture: Sendable {
+    let gate = Semaphore()
+    deinit { gate.wait() }
+  }
+
+  /// A job is put back, for only a body holds its owner, and is taken out of the queue when that ends. The worker has the last reference to
+  /// what it has captured, and blocks, with no item and with the one permit.
+  @Test func whatAJobThatWasHeldBackLeavesBlocksItsWorker() {
+    let name = "resume, wait | end by hand, of a job whose captures block"
+    ModelExplorer("queue: \(name)", timePasses: true).exploreQueue(preemptions: 1, deeper: nil) { run, scene in
+      let token = OwnerLifetime.Token()
+      let first = Sharing(token)
+      let lifetime = token.lifetime
+      let holder = Holder(Sharing(token))
+      let hold = OwnerHold.of(holder.object!)
+      guard case .begins(let body) = hold.begin() else { return run.expect(false, "nobody holds the owner") }
+      scene.queue.isSuspended = true
+      do {
+        let capture = BlockingCapture()
+        let gate = capture.gate
+        scene.queue.async(owner: holder.object!) { [capture] _ in _ = capture }
+        scene.queue.async(lifetime: scene.lifetime) {
+          scene.bodies.run()
+          gate.signal()
+        }
+      }
+      holder.object = nil
+      run.concurrently(
+        (
+          "resume",
+          {
+            scene.queue.isSuspended = false
+            scene.wait()
+          }
+        ), ("end", { lifetime.end() }))
+      hold.end(body)
+      withExtendedLifetime(first) {}
     } atEnd: { run, scene in
       scene.expect(run, runs: 1)
     }

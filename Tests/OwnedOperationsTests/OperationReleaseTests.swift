@@ -25,7 +25,8 @@ struct OperationReleaseTests {
 
   /// Nobody keeps it for its name.
   @Test(arguments: [false, true]) func aFailedDependencyThatIsNoneAnyMoreGoes(isAskedFor: Bool) {
-    let dependent = OwnedOperation(lifetime: .forTests)
+    // Of a kind that is not told of its cancellation, so that the library itself does not ask for the reason.
+    let dependent = OwnedBlockOperation(lifetime: .forTests) {}
     dependent.dependencyPolicy = .requireSuccess
     let seen = Weakly<OwnedOperation>()
     do {

@@ -19,7 +19,7 @@ public enum CancellationReason: Sendable, Equatable {
   /// The owner ended before the operation had finished.
   case ownerEnded(OwnerID)
   /// The dependency named failed or was cancelled, and the operation's ``DependencyPolicy`` is `requireSuccess`. It is asked for its name
-  /// when somebody first asks for this reason, or `didCancel` is about to be told of it.
+  /// when somebody first asks for this reason, or `didCancel` is about to be told of it; in the background when it is removed before that.
   case dependencyFailed(String)
   /// The operation ran longer than its `timeout`.
   case timedOut(Duration)

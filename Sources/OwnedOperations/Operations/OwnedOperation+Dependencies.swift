@@ -61,8 +61,14 @@ extension OwnedOperation {
     removal.sentinel?.disarm()
     (dependency as? OwnedOperation)?.forgetDependent(cell)
     if removal.wasAwaited { changeDependencyCount(by: -1) }
-    // It is not to be kept for its name.
-    if lock.withLock({ extras?.failedDependency === dependency }) { _ = nameOfFailedDependency }
+    forgetIfFailed(dependency)
+  }
+
+  /// Who is no dependency any more is not to be kept for its name, which may be overridden, and is asked in the background. Called when it
+  /// has been removed, and when it has been noted if it is not there: one of the two sees the other.
+  private func forgetIfFailed(_ dependency: Operation) {
+    guard lock.withLock({ extras?.failedDependency === dependency }) else { return }
+    DeferredCalls.add { [self] in _ = nameOfFailedDependency }
   }
 
   /// Changes the list and tells observers. Runs under the operation's lock if there are any, so that changes are recorded in order.
@@ -114,6 +120,7 @@ extension OwnedOperation {
     }
     guard let change else { return }
     if change.turned(.cancelClaimed) {
+      if let failed { forgetIfRemoved(failed) }
       aftermath.handleCancellation(of: self)
     } else {
       if change.altersReadiness {
@@ -130,6 +137,12 @@ extension OwnedOperation {
       let extras = makeExtras()
       if extras.failedDependency == nil, extras.nameOfFailedDependency == nil { extras.failedDependency = failed }
     }
+  }
+
+  /// It may have been removed since it told us.
+  private func forgetIfRemoved(_ failed: Operation) {
+    guard !Mutation.removedFailureIsKept.isOn, let cell = lock.withLock({ dependencyCell }), !cell.contains(failed) else { return }
+    forgetIfFailed(failed)
   }
 
   /// How the reason calls the dependency that did not succeed. Made out when somebody asks for the reason: the name may be overridden, and
@@ -187,7 +200,9 @@ extension OwnedOperation {
       new.insert(.cancelClaimed)
       return new
     }
-    if let change, change.turned(.cancelClaimed) { aftermath.handleCancellation(of: self) }
+    guard let change, change.turned(.cancelClaimed) else { return }
+    forgetIfRemoved(failed)
+    aftermath.handleCancellation(of: self)
   }
 
   // MARK: As a dependency

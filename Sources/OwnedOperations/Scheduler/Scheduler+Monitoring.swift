@@ -64,7 +64,7 @@ extension Scheduler {
         reclaimBatch(from: worker)
         noteComputing(for: sighting.processorTime &- last.processorTime)
         // What it computes may be what an item leaves. Who waits for the item, or for its permit, doesn't wait for that.
-        if worker.batch.isCurrentOver {
+        if worker.batch.isCurrentOver || isWithoutItem(worker) {
           if isEndAwaited || limit != .max && hasWork && !maySend { setOutside(worker) }
           settle(worker, includingCurrent: true)
         }
@@ -73,9 +73,16 @@ extension Scheduler {
     }
     // First of all: from here on the worker begins nothing, so that what is over now is what it began last.
     reclaimBatch(from: worker)
-    if worker.batch.isCurrentOver { setOutside(worker) }
+    if worker.batch.isCurrentOver || isWithoutItem(worker) { setOutside(worker) }
     settle(worker, includingCurrent: worker.isOutside)
     return false
+  }
+
+  /// The worker has begun nothing yet of what it has in hand, and may be blocked all the same:
+  /// - by what it lets go of with an item that was held back, and has been taken out of the queue meanwhile;
+  /// - by the resumption of a task that is just being cancelled, before the first item.
+  private func isWithoutItem(_ worker: ScheduledWorker) -> Bool {
+    !worker.batch.hasBegun && !worker.isArriving && !isBarrierRunning && !Mutation.monitorLooksAtItemsOnly.isOn
   }
 
   // MARK: Ends that somebody waits for
@@ -88,7 +95,7 @@ extension Scheduler {
   }
 
   /// Whether a worker's item may be over and has not been counted.
-  var hasUncountedEnd: Bool { workers.active.contains { !$0.isOutside && $0.batch.isCurrentOver } }
+  var hasUncountedEnd: Bool { workers.active.contains { !$0.isOutside && ($0.batch.isCurrentOver || isWithoutItem($0)) } }
 
   /// Counts what is over for those who ask how much is left. Who asks again and again waits, too, without being known.
   mutating func settleForQuestion() {

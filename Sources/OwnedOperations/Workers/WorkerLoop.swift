@@ -135,8 +135,7 @@ extension Worker {
         held.bodyDidEnd(beforeJobOf: batch.nextLifetime ?? nextNestedLifetime)
       case .heldBack(let hold):
         holdBack(.ownerBlock(body), at: index, until: hold)
-        // What the body has captured is still here, and the owner's deinit may wait for that, or for work that this worker is to take.
-        if Mutation.heldBackOwnerGoesOnItsWorker.isOn { held.letGo() } else { held.letGoInBackground() }
+        held.letGoInBackground()  // what the body has captured is still here, and the owner's deinit may wait for that
       case .gone:
         end(index, .skipped)
         held.letGoInBackground()  // as above

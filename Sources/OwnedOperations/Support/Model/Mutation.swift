@@ -19,6 +19,8 @@ enum Mutation: String, CaseIterable {
   case waiterLooksTooEarly  // everyTwo
   /// A failed dependency and a new policy don't meet in one word.
   case policyMissesTheFailure  // requiresSuccessWhileItFails
+  /// A dependency that is removed while it fails is kept for its name.
+  case removedFailureIsKept  // removedWhileItFails
   /// The timer of a timeout is kept by an operation that has finished.
   case timerOutlivesTheFinish  // timesOutWhileItFinishes
   /// Who asks an operation hears of its owner's end when the reaper has come by.
@@ -141,8 +143,8 @@ enum Mutation: String, CaseIterable {
   case beginsWithoutExchange
   /// A parked thread gives up without looking whether it has been called.
   case givesUpThoughCalled  // aJobIsAddedWhileTheParkedThreadGivesUp
-  /// The owner of a job that is held back is let go of by the worker, which has no work item then.
-  case heldBackOwnerGoesOnItsWorker  // anOwnerBlocksTheWorkerThatLetsGoOfIt
+  /// The monitor takes a worker without a work item for one that is in a body.
+  case monitorLooksAtItemsOnly  // whatAJobThatWasHeldBackLeavesBlocksItsWorker
   /// A job that was handed to a worker doesn't give way to a more urgent one of its owner.
   case handoverDoesNotYield  // aHandedJobGivesWayToAMoreUrgentOneOfItsOwner
   /// An operation is added though another queue has it.
