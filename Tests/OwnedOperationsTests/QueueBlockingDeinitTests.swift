@@ -313,6 +313,7 @@ import Testing
   @Test(arguments: [false, true]) func anOwnerMayWaitForWhatItsJobThatDidNotBeginHasCaptured(isEnded: Bool) {
     let queue = OwnerScopedQueue(maxConcurrentOperationCount: 1)
     let (captureWent, ownerWent) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let hasEnded = DispatchSemaphore(value: 0)
     let owner = Mutexed<Waiting?>(
       Waiting {
         #expect(captureWent.waitUntilSignalled())
@@ -324,6 +325,7 @@ import Testing
       guard let held = owner.value else { return }
       lifetime = held.lifetime
       LifetimeReaper.hold(lifetime)  // it would take the job away from the worker
+      lifetime.onEnd { _ in hasEnded.signal() }
       let first = DeinitProbe {
         owner.value = nil
         if isEnded { lifetime.end() }
@@ -337,6 +339,8 @@ import Testing
     #expect(gate.hasBegun())
     gate.open()
     #expect(ownerWent.waitUntilSignalled())
+    // Not before the lifetime has been handed to the reaper.
+    #expect(hasEnded.waitUntilSignalled())
     LifetimeReaper.resume(lifetime)
     #expect(queue.becomesIdle())
   }

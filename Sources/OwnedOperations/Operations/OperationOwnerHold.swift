@@ -53,10 +53,11 @@ final class OperationOwnerHold: Sendable {
     return !isOver
   }
 
-  /// A queue that has called `begin` has not started the operation; somebody else may have.
+  /// A queue that has called `begin` has not started the operation; somebody else may have. The owner goes in the background: the queue's
+  /// worker has the operation, and with that what it has captured, still in hand.
   func endUnlessTaken() {
     let held = state.withLock { state in state.isTaken ? nil : state.object.take() }
-    if let held { hold.end(held) }
+    if let held { hold.endInBackground(held) }
   }
 
   /// Lets go of the owner, if it is held, for good.
