@@ -1,3 +1,3 @@
 #include "coo_thread_slots.h"
 
-_Thread_local void *coo_thread_slots[13];
+_Thread_local void *coo_thread_slots[15];

@@ -36,6 +36,9 @@ public final class OperationObservation: Sendable {
     ///
     /// "Before" is before anybody can see the change. The exception is a cancellation by the end of the owner, which happens at once for
     /// everybody: the call comes right before the other one.
+    ///
+    /// The handler may change the operation in this call. What that changes of the same value is told when it has changed, and not
+    /// beforehand once more: this call was it.
     public static let prior = Options(rawValue: 8)
   }
 
@@ -124,17 +127,22 @@ extension OwnedOperation {
   final func announceChange(of keys: ObservedKeys, from current: StateWord) {
     let registrations = lock.withLock { extras?.observers?.registrations ?? [] }
     let values = ObservedValues(current, [])
-    for registration in registrations where registration.options.contains(.prior) && !registration.keys.isDisjoint(with: keys) {
-      registration.deliverPrior(self, values)
+    PriorCall.with(self, keys) {
+      for registration in registrations where registration.options.contains(.prior) && !registration.keys.isDisjoint(with: keys) {
+        registration.deliverPrior(self, values)
+      }
     }
   }
 
   /// - Returns: the key, if anybody wanted to hear beforehand.
   final func announceDependencyChange(from former: [Operation]) -> ObservedKeys {
     guard load().contains(.isObservedBeforehand) else { return [] }
+    guard !PriorCall.keys(of: self).contains(.dependencies) else { return .dependencies }
     let registrations = lock.withLock { extras?.observers?.registrations ?? [] }
-    for registration in registrations where registration.options.contains(.prior) && registration.keys.contains(.dependencies) {
-      registration.deliverPrior(self, ObservedValues(load(), former))
+    PriorCall.with(self, .dependencies) {
+      for registration in registrations where registration.options.contains(.prior) && registration.keys.contains(.dependencies) {
+        registration.deliverPrior(self, ObservedValues(load(), former))
+      }
     }
     return .dependencies
   }

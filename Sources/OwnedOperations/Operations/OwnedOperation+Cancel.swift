@@ -177,6 +177,7 @@ extension OwnedOperation {
       }
     }
     if load().phase == .executing { tellSchedulerOfCancelledTask() }
+    resumeCancelled()
     cancelDependents(&aftermath)
     if load().contains(.isObserved) { aftermath.announceChanges(of: self) }
     aftermath.announceCancellation(of: self)

@@ -139,7 +139,9 @@ extension OwnedOperation {
       let isNeeded: @Sendable () -> Bool = { [weak self] in self.map { !$0.isFinished } ?? false }
       return driver.add(DrivenCall(.timeout, while: isNeeded) { [weak self] in self?.cancel(.timedOut) }, after: timeout)
     }
-    let timer = OperationTimers.makeTimer(after: timeout) { [weak self] in self?.timeoutDidPass() }
+    // The timers of others need their thread, which has no reference of its own: it could turn out to be the last.
+    let timeoutDidPass: @Sendable () -> Void = { [weak self] in self?.cancel(.timedOut) }
+    let timer = OperationTimers.makeTimer(after: timeout) { DeferredCalls.add(timeoutDidPass) }
     let isArmed = lock.withLock {
       guard !load().isFinished || Mutation.timerOutlivesTheFinish.isOn else { return false }
       makeExtras().timer = timer
@@ -147,11 +149,6 @@ extension OwnedOperation {
     }
     timer.activate()
     if !isArmed { timer.cancel() }
-  }
-
-  private func timeoutDidPass() {
-    // The timers of others need this thread.
-    DeferredCalls.add { self.cancel(.timedOut) }
   }
 }
 

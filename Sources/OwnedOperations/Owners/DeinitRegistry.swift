@@ -140,7 +140,7 @@ final class DeinitRegistry: Sendable {
   func objectDeinitialises(_ object: UnsafeMutableRawPointer) {
     let key = UInt(bitPattern: object)
     let shard = shard(of: key)
-    if shard.pointee.mayContain(key) { end(object, key, shard) }
+    if shard.pointee.mayContain(key) { EndingObject.with(object) { end(object, key, shard) } }
   }
 
   @inline(never)

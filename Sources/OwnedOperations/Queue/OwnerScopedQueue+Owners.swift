@@ -121,15 +121,14 @@ extension OwnerScopedQueue {
     asyncAfter(delay, owner, OwnerLifetime.of(owner as AnyObject), priority, body)
   }
 
-  /// The timer doesn't hold the owner, not even for the moment in which it adds the job. Its thread must not be the one to run the owner's
-  /// deinit.
+  /// The timer doesn't hold the owner, not even for the moment in which it adds the job: see ``DelayedJob``.
   private func asyncAfter<Owner: AnyObject & Sendable>(
     _ delay: Duration, _ owner: Owner, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority,
     _ body: @escaping @Sendable (Owner) -> Void
   ) {
     let erased = ErasedOwnerBody.erase(body)
     let hold = lifetime.holdUnlessBound(to: owner)
-    add(after: delay, lifetime) { [self] in submit(erased, lifetime, hold, priority) }
+    add(DelayedJob(self, .ownerJob(erased, heldBy: hold)), after: delay, lifetime, priority)
   }
 
   /// Adds a job when the delay has passed, unless the lifetime ends first. What it captured is released at that end, not at the deadline.
@@ -142,10 +141,12 @@ extension OwnerScopedQueue {
   public func asyncAfter(
     _ delay: Duration, lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, execute body: @escaping @Sendable () -> Void
   ) {
-    add(after: delay, lifetime) { [self] in async(lifetime: lifetime, priority: priority, execute: body) }
+    add(DelayedJob(self, .block(body)), after: delay, lifetime, priority)
   }
 
-  private func add(after delay: Duration, _ lifetime: OwnerLifetime, _ body: @escaping @Sendable () -> Void) {
+  private func add(_ job: DelayedJob, after delay: Duration, _ lifetime: OwnerLifetime, _ priority: Operation.QueuePriority) {
+    let level = PriorityLevel.of(priority)
+    let body: @Sendable () -> Void = { job.add(lifetime, level: level) }
     if let driver { return call(body, after: delay, lifetime, by: driver) }
     Self.timerQueue.asyncAfter(deadline: Uptime.time(after: delay.dispatchInterval), lifetime: lifetime, execute: body)
   }

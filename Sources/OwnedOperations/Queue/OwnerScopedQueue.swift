@@ -132,6 +132,19 @@ public final class OwnerScopedQueue: Sendable {
     case .refused: refusedJobs.add()
     }
   }
+
+  /// Adds a job for a thread that must not run what is the user's. What is refused is released elsewhere.
+  func addInBackground(_ work: consuming WorkItem, _ lifetime: OwnerLifetime, level: Int) {
+    Worker.noteAddition(to: core)
+    let lifetime = Borrowed(lifetime)
+    switch core.mutate(with: consume work, { scheduler, followUp, work in scheduler.add(work, lifetime, level: level, &followUp) }) {
+    case .taken: break
+    case .takenForHeldBackOwner: lifetime.with { $0.ownerHold }?.lookAgainIfHeldBack()
+    case .refused(let work):
+      refusedJobs.add()
+      DeferredReleases.add(work)
+    }
+  }
 }
 
 extension OwnerScopedQueue: Hashable {

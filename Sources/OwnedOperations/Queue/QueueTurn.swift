@@ -80,10 +80,9 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
 
   override func perform() { enqueueFirstStep() }
 
-  override func didCancel(_ reason: CancellationReason) {
-    cancelBodyTask()
-    enqueueFirstStep()
-  }
+  override func resumeCancelled() { enqueueFirstStep() }
+
+  override func didCancel(_ reason: CancellationReason) { cancelBodyTask() }
 
   override var isUnknown: Bool { !wasGivenOut }
 
@@ -91,6 +90,11 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
 
   /// The caller's task was cancelled. Once the turn has come, that is the body's affair.
   func callerWasCancelled() {
+    // Somebody may observe it, and wait for that task, which can't go on before what runs here is over: one of its cancellation handlers.
+    if wasGivenOut { DeferredCalls.add { self.passOnCancellation() } } else { passOnCancellation() }
+  }
+
+  private func passOnCancellation() {
     cancelUnlessStarted()
     isCallerCancelled.store(true, ordering: .releasing)
     tellSchedulerOfCancelledTask()

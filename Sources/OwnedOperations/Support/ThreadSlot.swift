@@ -23,6 +23,8 @@ enum ThreadSlot: Int32 {
   /// See `CancellationHandler`.
   case cancellationHandler
   case parking
+  case endingObject
+  case priorCall
   /// The `ModelThread` of a run of the model checker.
   case modelThread
 

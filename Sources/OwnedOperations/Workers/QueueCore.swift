@@ -332,6 +332,8 @@ final class QueueReference: Sendable {
 
   private var foundHeir: (host: AnyObject, core: Borrowed<QueueCore>)? {
     guard let isSettled = succession.withLock({ $0.isSettled }) else { return nil }
+    // In a hook on its deinit the queue has no heir yet, and goes on when that returns.
+    if memory.address.map(EndingObject.isEndedByThisThread) ?? false { return nil }
     if !Mutation.heirIsNotWaitedFor.isOn {
       isSettled.wait()
       isSettled.signal()
