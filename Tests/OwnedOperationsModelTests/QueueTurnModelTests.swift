@@ -17,7 +17,7 @@ import Testing
     override var isAsynchronous: Bool { true }
     override var isUnknown: Bool { !wasGivenOut }
     override func perform() { came.signal() }
-    override func didCancel(_ reason: CancellationReason) { came.signal() }
+    override func resumeCancelled() { came.signal() }
   }
 
   private static func add(_ turn: Turn, to queue: OwnerScopedQueue) {

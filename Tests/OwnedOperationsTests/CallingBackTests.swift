@@ -56,6 +56,21 @@ import Testing
     #expect(calls.value == ["prior", "true"])
   }
 
+  /// The first changes what the second has not been told of yet.
+  @Test func everyHandlerIsToldBeforehandWhatOneOfThemChanges() {
+    let calls = Mutexed<[String]>([])
+    let operation = OwnedBlockOperation(lifetime: .forTests) {}
+    let observations = ["a", "b"].map { name in
+      operation.observe(\.isCancelled, options: [.prior]) { operation, change in
+        calls.value += [name + (change.isPrior ? " before" : "")]
+        if change.isPrior { operation.cancel() }
+      }
+    }
+    operation.cancel()
+    #expect(calls.value == ["a before", "b before", "a", "b"])
+    withExtendedLifetime(observations) {}
+  }
+
   @Test func aHandlerMayCancelWhatItIsToldWillBeCancelled() {
     let calls = Mutexed<[Bool]>([])
     let isOver = returns {
@@ -105,5 +120,22 @@ import Testing
     #expect(returns { task.cancel() })
     #expect(handlerIsOver.waitUntilSignalled())
     withExtendedLifetime(observation) {}
+  }
+
+  /// Whoever is told of it.
+  @Test func aTurnThatWasGivenOutIsCancelledWhenItsCallerIs() {
+    let queue = OwnerScopedQueue()
+    let isOver = DispatchSemaphore(value: 0)
+    for _ in 0..<100 {
+      queue.isSuspended = true
+      let task = Task {
+        _ = try? await queue.run(lifetime: .process) { Issue.record("its caller was cancelled before its turn") }
+        isOver.signal()
+      }
+      #expect(eventually { !queue.operations.isEmpty })
+      task.cancel()
+      queue.isSuspended = false
+      #expect(isOver.waitUntilSignalled())
+    }
   }
 }

@@ -289,9 +289,9 @@ struct SlurmAnswersTests {
     let questions = Guarded(0)  // for `next`
     let slurm = SlurmStandIn(trial.files) { job, _ in
       questions.withLock { questions in
-        if job == "long" { return questions < 3 ? "RUNNING" : "COMPLETED" }
+        if job == "long" { return questions < 5 ? "RUNNING" : "COMPLETED" }
         questions += 1
-        return questions == 1 ? "CANCELLED" : nil
+        return questions <= 3 ? "CANCELLED" : nil  // what is said before the runner knows of the submission does not count
       }
     }
     let journal = try trial.run(slurm)

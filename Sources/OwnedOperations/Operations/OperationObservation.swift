@@ -126,24 +126,15 @@ extension OwnedOperation {
   /// Tells those who want to hear beforehand. Outside locks.
   final func announceChange(of keys: ObservedKeys, from current: StateWord) {
     let registrations = lock.withLock { extras?.observers?.registrations ?? [] }
-    let values = ObservedValues(current, [])
-    PriorCall.with(self, keys) {
-      for registration in registrations where registration.options.contains(.prior) && !registration.keys.isDisjoint(with: keys) {
-        registration.deliverPrior(self, values)
-      }
-    }
+    PriorCall(self, keys, registrations, ObservedValues(current, [])).perform()
   }
 
   /// - Returns: the key, if anybody wanted to hear beforehand.
   final func announceDependencyChange(from former: [Operation]) -> ObservedKeys {
     guard load().contains(.isObservedBeforehand) else { return [] }
-    guard !PriorCall.keys(of: self).contains(.dependencies) else { return .dependencies }
+    guard !PriorCall.tellRest(of: self).contains(.dependencies) else { return .dependencies }
     let registrations = lock.withLock { extras?.observers?.registrations ?? [] }
-    PriorCall.with(self, .dependencies) {
-      for registration in registrations where registration.options.contains(.prior) && registration.keys.contains(.dependencies) {
-        registration.deliverPrior(self, ObservedValues(load(), former))
-      }
-    }
+    PriorCall(self, .dependencies, registrations, ObservedValues(load(), former)).perform()
     return .dependencies
   }
 }

@@ -100,13 +100,33 @@ struct Aftermath {
 extension OwnedOperation {
   fileprivate final func announce(_ isOfCancellation: Bool) { if isOfCancellation { announceCancellation() } else { deliverChanges() } }
 
-  final func cancel(_ reason: StateWord.Reason) { cancel(reason, from: .executing) }
+  final func cancel(_ reason: StateWord.Reason) {
+    if claimCancellation(reason, from: .executing) { handleClaimedCancellation() }
+  }
+
+  /// Cancels it if no start has been accepted, in one step with that look. Whom that concerns is told in the background: this may be a
+  /// place where nobody may wait.
+  final func cancelUnlessStartedInBackground() {
+    // Those who want to hear beforehand are told in the midst of it.
+    if load().contains(.isObservedBeforehand) {
+      DeferredCalls.add { if self.claimCancellation(.requested, from: .pending) { self.handleClaimedCancellation() } }
+    } else if claimCancellation(.requested, from: .pending) {
+      DeferredCalls.add { self.handleClaimedCancellation() }
+    }
+  }
 
   /// Cancels it if no start has been accepted, in one step with that look.
-  final func cancelUnlessStarted() { cancel(.requested, from: .pending) }
+  final func cancelUnlessStarted() {
+    if claimCancellation(.requested, from: .pending) { handleClaimedCancellation() }
+  }
+
+  private final func handleClaimedCancellation() {
+    Aftermath.run { aftermath in processCancellation(&aftermath) }
+  }
 
   /// - Parameter last: in which phase it may be at the latest.
-  private final func cancel(_ reason: StateWord.Reason, from last: StateWord.Phase) {
+  /// - Returns: whether it is the caller's to handle the cancellation.
+  private final func claimCancellation(_ reason: StateWord.Reason, from last: StateWord.Phase) -> Bool {
     let change = update { word in
       guard word.phase.rawValue <= last.rawValue, !word.isCancelled || Mutation.cancelsTwice.isOn else { return nil }
       var new = word
@@ -115,8 +135,7 @@ extension OwnedOperation {
       new.insert(.cancelClaimed)
       return new
     }
-    guard change != nil else { return }
-    Aftermath.run { aftermath in processCancellation(&aftermath) }
+    return change != nil
   }
 
   final func lifetimeDidEnd() {

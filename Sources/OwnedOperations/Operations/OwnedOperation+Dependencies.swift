@@ -108,19 +108,21 @@ extension OwnedOperation {
   /// One of the dependencies has finished, and the cell has marked it so.
   /// - Parameter failed: the dependency, if it did not succeed.
   final func dependencyDidFinish(_ failed: Operation?, _ aftermath: inout Aftermath) {
+    var isNoted = false
     let change = update { word in
       var new = Self.word(word, withDependencyCountChangedBy: -1)
       if let failed, word.canBeCancelledForDependency {
         noteFailedDependency(failed)
+        isNoted = true
         new.cancel(isOwnerAlive ? .dependencyFailed : .ownerEnded)
         new.insert(.cancelClaimed)
         if !word.contains(.announced) { new.remove(.announced) }
       }
       return new
     }
+    if isNoted, let failed { forgetIfRemoved(failed) }
     guard let change else { return }
     if change.turned(.cancelClaimed) {
-      if let failed { forgetIfRemoved(failed) }
       aftermath.handleCancellation(of: self)
     } else {
       if change.altersReadiness {
@@ -191,18 +193,19 @@ extension OwnedOperation {
   }
 
   private func cancel(for failed: Operation, _ aftermath: inout Aftermath) {
+    var isNoted = false
     let change = update { word in
       // Exchanged even if nothing changes: a policy set at this moment is either seen here, or its setter sees the failed dependency.
       guard word.canBeCancelledForDependency else { return word }
       noteFailedDependency(failed)
+      isNoted = true
       var new = word
       new.cancel(isOwnerAlive ? .dependencyFailed : .ownerEnded)
       new.insert(.cancelClaimed)
       return new
     }
-    guard let change, change.turned(.cancelClaimed) else { return }
-    forgetIfRemoved(failed)
-    aftermath.handleCancellation(of: self)
+    if isNoted { forgetIfRemoved(failed) }
+    if let change, change.turned(.cancelClaimed) { aftermath.handleCancellation(of: self) }
   }
 
   // MARK: As a dependency

@@ -47,6 +47,7 @@ extension OwnedOperation {
       if mayBeHeardFinishing(change.new, isInHand: isInHand && leftovers.completionBlock == nil) { tellFoundationOfFinish() }
     }
     for waiter in leftovers.waiters { waiter.wake() }
+    if change.turned(.cancelClaimed), !Mutation.turnMissesItsLateCancellation.isOn { resumeCancelled() }
     if change.new.contains(.isObserved) { aftermath.announceChanges(of: self) }
     if change.turned(.cancelClaimed) { aftermath.announceCancellation(of: self) }
     if let completionBlock = leftovers.completionBlock { runCompletionBlock(completionBlock, by: leftovers.scheduler?.driver) }

@@ -48,7 +48,7 @@ extension OwnedOperation {
   /// The exchange and its entry in the list of changes are made under the lock: the list is in the order of the exchanges.
   @inline(never)
   private func updateObserved(_ transform: (StateWord) -> StateWord?) -> StateChange? {
-    var announced = PriorCall.keys(of: self)
+    var announced = PriorCall.tellRest(of: self)
     while true {
       let current = load()
       guard let new = transform(current) else { return nil }

@@ -1,27 +1,45 @@
-/// What those who want to hear beforehand are just being told by this thread. A handler may change what it is told of: that is not
-/// announced once more, or it would be called for ever, each time inside of the call before.
-struct PriorCall {
-  private let operation: UnsafeMutableRawPointer
+/// What those who want to hear beforehand are just being told by this thread.
+///
+/// A handler may change what it is told of. That is not announced once more, or the handler would be called for ever, each time inside of
+/// the call before. But those who have not been told yet are, before it is changed.
+final class PriorCall {
+  private let operation: OwnedOperation
   private let keys: ObservedKeys
-  private let outer: UnsafeMutableRawPointer?
+  private let values: ObservedValues
+  private let registrations: [any ObserverRegistration]
+  private var next = 0
+  private var outer: PriorCall?
 
-  static func with(_ operation: OwnedOperation, _ keys: ObservedKeys, _ body: () -> Void) {
-    let outer = ThreadSlot.priorCall.pointer
-    withUnsafeTemporaryAllocation(of: PriorCall.self, capacity: 1) { frame in
-      frame.initializeElement(at: 0, to: PriorCall(operation: Borrowed(operation).address, keys: keys, outer: outer))
-      ThreadSlot.priorCall.pointer = UnsafeMutableRawPointer(frame.baseAddress)
-      body()
-      ThreadSlot.priorCall.pointer = outer
+  init(_ operation: OwnedOperation, _ keys: ObservedKeys, _ registrations: [any ObserverRegistration], _ values: ObservedValues) {
+    (self.operation, self.keys, self.values) = (operation, keys, values)
+    self.registrations = registrations.filter { $0.options.contains(.prior) && !$0.keys.isDisjoint(with: keys) }
+  }
+
+  /// Outside locks.
+  func perform() {
+    outer = ThreadSlot.priorCall.object(PriorCall.self)
+    ThreadSlot.priorCall.with(self) { tellRest() }
+    outer = nil
+  }
+
+  private func tellRest() {
+    while next < registrations.count {
+      next += 1
+      registrations[next - 1].deliverPrior(operation, values)
     }
   }
 
-  /// What of the operation's is being announced.
-  static func keys(of operation: OwnedOperation) -> ObservedKeys {
+  /// Before the operation is changed by a handler that is told of it: tells those behind that one.
+  /// - Returns: what all have been told of.
+  static func tellRest(of operation: OwnedOperation) -> ObservedKeys {
     var keys: ObservedKeys = []
-    var next = ThreadSlot.priorCall.pointer
-    while let frame = next?.assumingMemoryBound(to: PriorCall.self).pointee {
-      if frame.operation == Borrowed(operation).address { keys.formUnion(frame.keys) }
-      next = frame.outer
+    var next = ThreadSlot.priorCall.object(PriorCall.self)
+    while let call = next {
+      if call.operation === operation {
+        keys.formUnion(call.keys)
+        call.tellRest()
+      }
+      next = call.outer
     }
     return keys
   }

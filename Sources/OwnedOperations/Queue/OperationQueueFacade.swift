@@ -74,7 +74,7 @@ struct FacadeReference {
 ///
 /// A queue keeps its facade, so the facade can't keep the queue. It keeps the heir that the queue leaves when it goes before the facade.
 /// When nobody holds either, both go. A facade that is brought back to life in that instant, through a weak reference, is an ordinary
-/// `OperationQueue`: nothing added there gets lost.
+/// `OperationQueue`: nothing added there gets lost. So it is for hooks on the queue's own deinit, which come before there is an heir.
 ///
 /// Foundation doesn't let us override `operations` and `operationCount` on Linux: they are members of an extension, which read what the
 /// base class stores. They speak of the base class, which stays empty.

@@ -90,12 +90,9 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
 
   /// The caller's task was cancelled. Once the turn has come, that is the body's affair.
   func callerWasCancelled() {
-    // Somebody may observe it, and wait for that task, which can't go on before what runs here is over: one of its cancellation handlers.
-    if wasGivenOut { DeferredCalls.add { self.passOnCancellation() } } else { passOnCancellation() }
-  }
-
-  private func passOnCancellation() {
-    cancelUnlessStarted()
+    // Who has it from the queue may observe it, and wait for that task, which can't go on before its cancellation handlers are over: we are
+    // in one.
+    if wasGivenOut { cancelUnlessStartedInBackground() } else { cancelUnlessStarted() }
     isCallerCancelled.store(true, ordering: .releasing)
     tellSchedulerOfCancelledTask()
   }

@@ -321,6 +321,8 @@ enum Mutation: String, CaseIterable {
   case handlerOutlivesTheEnd  // theHandlerGoesWithItsOwner
 
   // Turns: QueueTurnModelTests
+  /// A turn whose owner ends between its start and its coming is not told.
+  case turnMissesItsLateCancellation  // aTurnAndTheEndOfItsOwner
   /// The task of an operation begins its body without another look.
   case taskSkipsTheLifetime
   /// A turn that comes at once is not counted among those who have permits.
