@@ -132,10 +132,31 @@ import Testing
         _ = try? await queue.run(lifetime: .process) { Issue.record("its caller was cancelled before its turn") }
         isOver.signal()
       }
-      #expect(eventually { !queue.operations.isEmpty })
+      #expect(eventually { (queue.operations.first as? QueueTurn)?.keepsFirstStep ?? false })
       task.cancel()
       queue.isSuspended = false
       #expect(isOver.waitUntilSignalled())
     }
+  }
+
+  /// To be added changes nothing that is observed. The queue's lock is held meanwhile.
+  @Test func nobodyIsToldBeforehandOfWhatDoesNotChange() {
+    let isOver = returns {
+      let queue = OwnerScopedQueue()
+      queue.isSuspended = true
+      let operation = OwnedBlockOperation(lifetime: .forTests) {}
+      let counts = Mutexed<[Int]>([])
+      let adding = operation.observe(\.queuePriority, options: [.prior]) { operation, change in
+        if change.isPrior { queue.addOperation(operation) }
+      }
+      let asking = operation.observe(\.queuePriority, options: [.prior]) { _, change in
+        if change.isPrior { counts.value += [queue.operationCount] }
+      }
+      operation.queuePriority = .high
+      #expect(counts.value == [1])
+      queue.cancelAllOperations()
+      withExtendedLifetime((adding, asking)) {}
+    }
+    #expect(isOver)
   }
 }

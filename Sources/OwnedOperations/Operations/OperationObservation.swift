@@ -132,7 +132,8 @@ extension OwnedOperation {
   /// - Returns: the key, if anybody wanted to hear beforehand.
   final func announceDependencyChange(from former: [Operation]) -> ObservedKeys {
     guard load().contains(.isObservedBeforehand) else { return [] }
-    guard !PriorCall.tellRest(of: self).contains(.dependencies) else { return .dependencies }
+    _ = PriorCall.tellRest(of: self, .dependencies)
+    guard !PriorCall.keys(of: self).contains(.dependencies) else { return .dependencies }
     let registrations = lock.withLock { extras?.observers?.registrations ?? [] }
     PriorCall(self, .dependencies, registrations, ObservedValues(load(), former)).perform()
     return .dependencies

@@ -100,33 +100,21 @@ struct Aftermath {
 extension OwnedOperation {
   fileprivate final func announce(_ isOfCancellation: Bool) { if isOfCancellation { announceCancellation() } else { deliverChanges() } }
 
-  final func cancel(_ reason: StateWord.Reason) {
-    if claimCancellation(reason, from: .executing) { handleClaimedCancellation() }
-  }
+  final func cancel(_ reason: StateWord.Reason) { cancel(reason, from: .executing, inBackground: false) }
 
-  /// Cancels it if no start has been accepted, in one step with that look. Whom that concerns is told in the background: this may be a
-  /// place where nobody may wait.
-  final func cancelUnlessStartedInBackground() {
-    // Those who want to hear beforehand are told in the midst of it.
-    if load().contains(.isObservedBeforehand) {
-      DeferredCalls.add { if self.claimCancellation(.requested, from: .pending) { self.handleClaimedCancellation() } }
-    } else if claimCancellation(.requested, from: .pending) {
-      DeferredCalls.add { self.handleClaimedCancellation() }
+  /// Cancels it if no start has been accepted, in one step with that look. Where nobody may wait for what is the user's: that is called in
+  /// the background.
+  final func cancelUnlessStarted() {
+    // Those who want to hear beforehand, and Foundation, which may ask what is overridden, are told in the midst of it.
+    if load().containsAny([.isObservedBeforehand, .readinessWasRead]) {
+      DeferredCalls.add { self.cancel(.requested, from: .pending, inBackground: false) }
+    } else {
+      cancel(.requested, from: .pending, inBackground: true)
     }
   }
 
-  /// Cancels it if no start has been accepted, in one step with that look.
-  final func cancelUnlessStarted() {
-    if claimCancellation(.requested, from: .pending) { handleClaimedCancellation() }
-  }
-
-  private final func handleClaimedCancellation() {
-    Aftermath.run { aftermath in processCancellation(&aftermath) }
-  }
-
   /// - Parameter last: in which phase it may be at the latest.
-  /// - Returns: whether it is the caller's to handle the cancellation.
-  private final func claimCancellation(_ reason: StateWord.Reason, from last: StateWord.Phase) -> Bool {
+  private final func cancel(_ reason: StateWord.Reason, from last: StateWord.Phase, inBackground: Bool) {
     let change = update { word in
       guard word.phase.rawValue <= last.rawValue, !word.isCancelled || Mutation.cancelsTwice.isOn else { return nil }
       var new = word
@@ -135,7 +123,8 @@ extension OwnedOperation {
       new.insert(.cancelClaimed)
       return new
     }
-    return change != nil
+    guard change != nil else { return }
+    Aftermath.run(inBackground: inBackground) { aftermath in processCancellation(&aftermath) }
   }
 
   final func lifetimeDidEnd() {

@@ -48,16 +48,19 @@ extension OwnedOperation {
   /// The exchange and its entry in the list of changes are made under the lock: the list is in the order of the exchanges.
   @inline(never)
   private func updateObserved(_ transform: (StateWord) -> StateWord?) -> StateChange? {
-    var announced = PriorCall.tellRest(of: self)
+    let beingAnnounced = PriorCall.keys(of: self)
+    var announced = beingAnnounced
     while true {
       let current = load()
       guard let new = transform(current) else { return nil }
       if current.contains(.isObservedBeforehand) {
-        var keys = ObservedKeys(changedFrom: current, to: new).subtracting(announced)
+        var keys = ObservedKeys(changedFrom: current, to: new)
         if !current.isCancelled, new.isCancelled, new.reason == .ownerEnded {
           // The owner has ended already, and anybody, even a getter, may be writing that down just now. So it is told with the change.
           keys = new.isFinished ? keys.subtracting([.isCancelled, .isReady]) : []
         }
+        if !keys.isDisjoint(with: beingAnnounced), PriorCall.tellRest(of: self, keys) { continue }
+        keys.subtract(announced)
         if !keys.isEmpty {
           announced.formUnion(keys)
           announceChange(of: keys, from: current)

@@ -163,7 +163,8 @@ open class OwnedOperation: Operation, LifetimeMember, CustomReflectable, @unchec
   /// Stops work that goes on by itself: a task. Called before `didCancel`.
   func cancelWork() {}
 
-  /// Before anybody is told of a cancellation: lets go on who waits for the operation in a way of its own. Runs no code of the user's.
+  /// Before anybody is told of a cancellation (but for those who want to hear of the finish beforehand): lets go on who waits for the
+  /// operation in a way of its own. Runs no code of the user's.
   func resumeCancelled() {}
 
   /// Whether `isReady` may be overridden, so that a queue has to ask it. False in kinds that are final.

@@ -18,29 +18,43 @@ final class PriorCall {
   /// Outside locks.
   func perform() {
     outer = ThreadSlot.priorCall.object(PriorCall.self)
-    ThreadSlot.priorCall.with(self) { tellRest() }
+    ThreadSlot.priorCall.with(self) { _ = tellRest() }
     outer = nil
   }
 
-  private func tellRest() {
+  /// - Returns: whether anybody was left.
+  private func tellRest() -> Bool {
+    let isAnybodyLeft = next < registrations.count
     while next < registrations.count {
       next += 1
       registrations[next - 1].deliverPrior(operation, values)
     }
+    return isAnybodyLeft
   }
 
-  /// Before the operation is changed by a handler that is told of it: tells those behind that one.
-  /// - Returns: what all have been told of.
-  static func tellRest(of operation: OwnedOperation) -> ObservedKeys {
-    var keys: ObservedKeys = []
+  /// What of the operation's is being announced.
+  static func keys(of operation: OwnedOperation) -> ObservedKeys {
+    calls(for: operation).reduce(into: []) { $0.formUnion($1.keys) }
+  }
+
+  /// Before these are changed by a handler that is told of them: tells those behind that one.
+  /// - Returns: whether anybody was told.
+  static func tellRest(of operation: OwnedOperation, _ keys: ObservedKeys) -> Bool {
+    var isAnybodyTold = false
+    for call in calls(for: operation) where !call.keys.isDisjoint(with: keys) {
+      if call.tellRest() { isAnybodyTold = true }
+    }
+    return isAnybodyTold
+  }
+
+  /// The innermost first.
+  private static func calls(for operation: OwnedOperation) -> [PriorCall] {
+    var calls: [PriorCall] = []
     var next = ThreadSlot.priorCall.object(PriorCall.self)
     while let call = next {
-      if call.operation === operation {
-        keys.formUnion(call.keys)
-        call.tellRest()
-      }
+      if call.operation === operation { calls.append(call) }
       next = call.outer
     }
-    return keys
+    return calls
   }
 }

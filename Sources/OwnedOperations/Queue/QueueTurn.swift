@@ -82,6 +82,9 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
 
   override func resumeCancelled() { enqueueFirstStep() }
 
+  /// What has not been started has no body to be cancelled.
+  override var ignoresCancellation: Bool { !load().contains(.wasStarted) }
+
   override func didCancel(_ reason: CancellationReason) { cancelBodyTask() }
 
   override var isUnknown: Bool { !wasGivenOut }
@@ -90,9 +93,8 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
 
   /// The caller's task was cancelled. Once the turn has come, that is the body's affair.
   func callerWasCancelled() {
-    // Who has it from the queue may observe it, and wait for that task, which can't go on before its cancellation handlers are over: we are
-    // in one.
-    if wasGivenOut { cancelUnlessStartedInBackground() } else { cancelUnlessStarted() }
+    // Somebody may observe the turn, and wait for that task, which can't go on before its cancellation handlers are over: we are in one.
+    cancelUnlessStarted()
     isCallerCancelled.store(true, ordering: .releasing)
     tellSchedulerOfCancelledTask()
   }
@@ -122,6 +124,9 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
     }
     if case .kept(let step, let executor) = former { executor.start(step) }
   }
+
+  /// For tests: the body has a task, which waits for the turn.
+  var keepsFirstStep: Bool { bodyState.withLock { if case .kept = $0.firstStep { true } else { false } } }
 
   private var hasCome: Bool {
     bodyState.withLock { if case .due = $0.firstStep { true } else { false } }

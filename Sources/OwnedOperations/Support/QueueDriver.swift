@@ -104,6 +104,7 @@ package final class DrivenCall: Sendable {
 extension ThreadSlot {
   private static let all: [ThreadSlot] = [
     .worker, .queue, .blockingObserver, .operation, .ownerBody, .hookRun, .chainRelease, .taskStep,
+    .priorCall,
   ]
 
   /// Runs the body with nothing in any slot.
