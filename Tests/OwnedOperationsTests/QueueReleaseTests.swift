@@ -182,10 +182,19 @@ import Testing
     let queue = OwnerScopedQueue()
     let (gone, isGoneHere) = (DispatchSemaphore(value: 0), Mutexed(false))
     let here = pthread_self()
-    let first = queue.addOperation(lifetime: .process) {}
     let never = BlockOperation()
     let blocked = OwnedBlockOperation(lifetime: .process) {}
     blocked.addDependency(never)
+    // On no queue, so that nobody but the canceller tells of it, and ahead of the dependent.
+    let ahead = OwnedBlockOperation(lifetime: .process) {}
+    ahead.addDependency(blocked)
+    let wasToldHere = Mutexed(false)
+    let toldAhead = ahead.observe(\.isReady) { _, _ in
+      wasToldHere.value = pthread_equal(here, pthread_self()) != 0
+      #expect(queue.becomesIdle())
+      DeferredCalls.waitUntilIdle()
+      DeferredReleases.waitUntilIdle()
+    }
     var observation: OperationObservation?
     do {
       let dependent = Departing(.process) {
@@ -193,20 +202,15 @@ import Testing
         gone.signal()
       }
       dependent.addDependency(blocked)
-      // Told where the canceller is.
-      observation = dependent.observe(\.isReady) { operation, change in
-        guard change.newValue == true else { return }
-        #expect(eventually { operation.isFinished })
-        #expect(queue.becomesIdle())
-        DeferredCalls.waitUntilIdle()
-        DeferredReleases.waitUntilIdle()
-      }
+      // For the canceller to keep it until its turn to be told.
+      observation = dependent.observe(\.isReady) { _, _ in }
       queue.addOperations([blocked, dependent], waitUntilFinished: false)
     }
     blocked.cancel()
     #expect(gone.waitUntilSignalled())
     #expect(!isGoneHere.value)
-    withExtendedLifetime((observation, first, never)) {}
+    #expect(wasToldHere.value)
+    withExtendedLifetime((observation, toldAhead, never)) {}
   }
 
   /// The end of an owner finds its owner queue, and counts what it took out after the phase with the owner queue has gone.
