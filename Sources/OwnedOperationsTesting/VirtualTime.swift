@@ -66,8 +66,8 @@ public final class VirtualTime: Clock, TaskExecutor, @unchecked Sendable {  // w
 
   /// How many steps are run at most, unless a call says otherwise.
   public static let defaultLimit = 100_000
-  /// How long, in real time, a wait gives what happens elsewhere, when nothing is left to run.
-  static let patience: TimeInterval = 1
+  /// How long, in real time, a wait gives what happens elsewhere, when nothing is left to run. Tests set it, before anything runs.
+  package var patience: TimeInterval = 1
 
   private let condition = NSCondition()
   private var clock = Duration.zero
@@ -391,7 +391,7 @@ extension VirtualTime: QueueDriver {
         end = nil
         if steps >= Self.defaultLimit { return abandon(wait(), "\(steps) steps have not ended it") }
       case .somebodyElseRuns, .nothingLeft:
-        let limit = end ?? Date(timeIntervalSinceNow: Self.patience)
+        let limit = end ?? Date(timeIntervalSinceNow: patience)
         end = limit
         let isInTime = Date() < limit
         guard isInTime || locked({ runner != nil && runner?.thread != ObjectIdentifier(Thread.current) }) else {

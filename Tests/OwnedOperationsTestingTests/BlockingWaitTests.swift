@@ -80,6 +80,7 @@ import Testing
   }
 
   @Test func aWaitIsEndedByAnotherThread() {
+    time.patience = 60
     let queue = OwnerScopedQueue(virtualTime: time)
     queue.isSuspended = true
     let operation = queue.addOperation(lifetime: OwnerLifetime()) {}

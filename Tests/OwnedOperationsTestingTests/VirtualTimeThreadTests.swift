@@ -148,6 +148,8 @@ import Testing
     #expect(log.lines.isEmpty)
     let plain = OperationQueue()
     plain.addOperations([elsewhere], waitUntilFinished: true)
+    // Who waits for it may hear of its finish before those who depend on it.
+    time.patience = 60
     operation.waitUntilFinished()
     #expect(log.lines == ["elsewhere", "here"])
   }

@@ -68,11 +68,15 @@ import Testing
           return false
         }
         let askedUnarmed = asked
-        for _ in 0..<8 { AdaptiveSpin.ofWaits.sleep {} }
+        var found = false
         asked = 0
-        let found = AdaptiveSpin.ofWaits.look {
-          asked += 1
-          return asked == 3
+        // A thread that loses its processor has slept for long, and doesn't look.
+        for _ in 0..<1_000 where asked == 0 {
+          for _ in 0..<8 { AdaptiveSpin.ofWaits.sleep {} }
+          found = AdaptiveSpin.ofWaits.look {
+            asked += 1
+            return asked == 3
+          }
         }
         let vain = AdaptiveSpin.ofWaits.look { false }
         continuation.resume(returning: (found && asked == 3, vain, unarmed || askedUnarmed > 0))

@@ -315,7 +315,8 @@
       #expect(threads.end())
       #expect(threads.started.value == 1)
       let entries = switches.entries
-      #expect(entries[rounds] - entries[0] <= UInt64(rounds))
+      // A few more: whatever else the thread may have to wait for, such as malloc's locks.
+      #expect(entries[rounds] - entries[0] <= UInt64(rounds * 3 / 2))
       #expect(entries[rounds] - entries[0] > 0)
     }
   }

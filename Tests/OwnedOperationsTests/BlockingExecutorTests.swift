@@ -13,15 +13,23 @@ import Testing
   private final class BlockingExecutor: TaskExecutor {
     let gate = Gate()
     private let isToBlock = Atomic(false)
+    private let running = Counter()
     private let threads = DispatchQueue(label: "executor", attributes: .concurrent)
 
     /// The next job is held up where it comes from.
     func blocks() { isToBlock.store(true, ordering: .releasing) }
 
+    /// All its tasks are suspended, or over.
+    var isAtRest: Bool { running.value == 0 }
+
     func enqueue(_ job: consuming ExecutorJob) {
       let job = UnownedJob(job)
+      running.add()
       if isToBlock.exchange(false, ordering: .acquiringAndReleasing) { gate.pass() }
-      threads.async { [self] in job.runSynchronously(on: asUnownedTaskExecutor()) }
+      threads.async { [self] in
+        job.runSynchronously(on: asUnownedTaskExecutor())
+        running.add(-1)
+      }
     }
   }
 
@@ -35,7 +43,10 @@ import Testing
       await wait()
       isOver.signal()
     }
-    #expect(eventually(isWaiting))
+    // It is known to wait before it is suspended. If it were resumed in between, it would just go on.
+    let executor = executor
+    let waits = eventually { isWaiting() && executor.isAtRest }
+    #expect(waits)
     executor.blocks()
     return isOver
   }

@@ -8,7 +8,8 @@ import Testing
   /// The delay has the last reference to the queue, once it has added its job.
   @Test func aHookOnAQueueThatIsGoingHoldsUpNoDelayedJob() {
     let (hookBegan, jobRan, hookEnded) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
-    do {
+    // On a thread of its own, where the hook runs if the delay is over first.
+    Thread.detachNewThread {
       let queue = OwnerScopedQueue()
       queue.isSuspended = true
       onDeinit(of: queue) { _, _ in

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Testing
 
 @testable import OwnedOperations
@@ -172,11 +173,10 @@ import Testing
     let queue = OwnerScopedQueue()
     let operation = Reluctant()
     queue.addOperation(operation)
-    operation.blocksNext.value = true
+    operation.blocksNext()
     Thread.detachNewThread { queue.askWatched() }
     #expect(operation.gate.hasBegun())  // some thread is asking
     queue.askWatched()
-    operation.blocksNext.value = false
     operation.gate.open()
     operation.isWilling.value = true
     #expect(queue.becomesIdle())
@@ -197,13 +197,12 @@ import Testing
 /// Not ready until it is willing; one question can be held up.
 private final class Reluctant: Operation, @unchecked Sendable {  // constants
   let isWilling = Mutexed(false)
-  let blocksNext = Mutexed(false)
+  /// Whoever asks: a worker, the readiness timer, or the test.
+  private let isToBlock = Atomic(false)
   let gate = Gate()
+  func blocksNext() { isToBlock.store(true, ordering: .releasing) }
   override var isReady: Bool {
-    if blocksNext.value {
-      blocksNext.value = false
-      gate.pass()
-    }
+    if isToBlock.exchange(false, ordering: .acquiringAndReleasing) { gate.pass() }
     return isWilling.value
   }
 }

@@ -21,7 +21,7 @@ import Testing
       }
     }
     #expect(isDone)
-    #expect(seen.value > 0)
+    #expect(eventually { seen.value > 0 })
   }
 
   @Test func hooksOfLifetimesThatEndWithAStageMayUseTheQueue() {

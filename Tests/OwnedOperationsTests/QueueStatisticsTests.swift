@@ -29,7 +29,10 @@ import Testing
     lifetime.end()
     first.open()
     #expect(release.hasBegun())
-    #expect(counts(queue.statistics) == [3, 1, 0, 1, 0, 2])
+    // A look at the queue may have found that the worker is blocked, and counted it as cancelled.
+    let statistics = queue.statistics
+    #expect(statistics.enqueued == 3 && statistics.started == 1 && statistics.executing == 0 && statistics.succeeded == 1)
+    #expect(statistics.cancelled + statistics.pending == 2)
     release.open()
     queue.setSuspended(false, ownedBy: held)
     LifetimeReaper.resume(lifetime)

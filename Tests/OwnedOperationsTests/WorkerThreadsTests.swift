@@ -4,7 +4,7 @@ import Testing
 @testable import OwnedOperations
 
 /// Threads that the workers of all queues share.
-@Suite(.timeLimit(.minutes(1))) struct WorkerThreadsTests {
+@Suite(.timeLimit(.minutes(5))) struct WorkerThreadsTests {
   /// Each job begins only if those of all other queues have: none may wait for a thread on which another one blocks.
   @Test func jobsOfManyQueuesBlockAtOnce() {
     let queues = (0..<50).map { _ in OwnerScopedQueue(maxConcurrentOperationCount: 1) }

@@ -14,7 +14,7 @@ import Synchronization
 /// - `due`: for good. The runtime's enqueueing is passed on.
 ///
 /// So the step is enqueued once, after the turn has come. Then the body looks whether it may begin: that the turn executes, which its start
-/// decided, and that nothing has cancelled it. When the body is over it finishes the turn itself, before its caller goes on. A caller that
+/// decided, and that nothing has cancelled it or its caller. When the body is over it finishes the turn itself, before its caller goes on. A caller that
 /// has its steps run by this queue needs a permit for that, and it may be this one.
 ///
 /// Who cancels the turn cancels the body's task, which it knows by a reference that is good until the task's end. `bodyState.bodyTask`:
@@ -74,7 +74,11 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
   override func beginForOwner() -> OwnerHold? { holding?.begin() }
   override func takeOwner() -> Bool { holding?.take() ?? true }
   override func endForOwner() { holding?.endUnlessTaken() }
-  override func letGoOfOwner() { holding?.end() }
+  override func letGoOfOwner() {
+    // Who finished it within its start may have been heard by nobody, and then the owner may have ended: its work is not called.
+    enqueueFirstStep()
+    holding?.end()
+  }
 
   // MARK: Coming, and being cancelled
 
@@ -93,9 +97,10 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
 
   /// The caller's task was cancelled. Once the turn has come, that is the body's affair.
   func callerWasCancelled() {
+    // First: the turn may be cancelled later, and the body must not begin though it has come meanwhile.
+    isCallerCancelled.store(true, ordering: .releasing)
     // Somebody may observe the turn, and wait for that task, which can't go on before its cancellation handlers are over: we are in one.
     cancelUnlessStarted()
-    isCallerCancelled.store(true, ordering: .releasing)
     tellSchedulerOfCancelledTask()
   }
 
@@ -163,7 +168,7 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
     var failure: (any Error)?
     do {
       // The turn came some time ago.
-      guard isExecuting, mayBeginInTask else { throw CancellationError() }
+      guard isExecuting, mayBeginInTask, !isCallerCancelled.load(ordering: .acquiring) else { throw CancellationError() }
       try await runInTask(for: ownerBody, body)
     } catch is OwnerHasGone {
       cancel(.ownerEnded)
