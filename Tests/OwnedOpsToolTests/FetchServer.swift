@@ -55,6 +55,7 @@ struct FetchServer: Sendable {
     counts = collections.Counter()
     under_way = collections.Counter()
     most = collections.Counter()
+    order = collections.defaultdict(list)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -70,6 +71,7 @@ struct FetchServer: Sendable {
                 count = counts[key]
                 under_way[key] += 1
                 most[key] = max(most[key], under_way[key])
+                order[key].append(url.path[1:])
                 lock.notify_all()
             self.key = key
             try: self.route(url, query, key, count)
@@ -90,11 +92,14 @@ struct FetchServer: Sendable {
             self.end_headers()
             self.wfile.write(body)
 
+        def told(self, what, key):
+            with lock: return " ".join(order[key]) if what == "order" else str({"most": most, "count": counts}[what][key])
+
         def route(self, url, query, key, count):
             if "status" in query: return self.answer(int(query["status"]), b"no")
             if "to" in query: return self.answer(302, b"", {"Location": bytes.fromhex(query["to"]).decode()})
             if "loop" in query: return self.answer(302, b"", {"Location": self.path})
-            if "tell" in query: return self.answer(200, str({"most": most, "count": counts}[query["tell"]][query["of"]]).encode())
+            if "tell" in query: return self.answer(200, self.told(query["tell"], query["of"]).encode())
             if "headers" in query: return self.answer(200, json.dumps({n.lower(): v for n, v in self.headers.items()}).encode())
             if "with" in query:  # not before two of each of these have been under way at once
                 with lock: reached = lock.wait_for(lambda: all(most[name] >= 2 for name in query["with"].split(",")), timeout=40)

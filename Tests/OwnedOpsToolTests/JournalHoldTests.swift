@@ -118,7 +118,8 @@ struct JournalHoldTests {
     defer { directory.remove() }
     let isLost = Guarded(0)
     let journal = try RunJournal(options(), file(), now: WallClock.now - JournalLease.patience)
-    try begun(journal) { isLost.withLock { $0 += 1 } }
+    // No tick comes first.
+    try begun(journal, every: .seconds(1000)) { isLost.withLock { $0 += 1 } }
     let before = directory.read("j")
     try giveLeaseToAnotherMachine()
     let reason = "the journal \(path) has been taken over by another runner"
@@ -323,7 +324,7 @@ struct JournalHoldTests {
         usleep(5000)
         close(other)
       }
-      #expect { _ = try lease("other") } throws: { "\($0)".contains("is in use by process \(getpid())") }
+      #expect { _ = try lease("other", patience: .seconds(60)) } throws: { "\($0)".contains("is in use by process \(getpid())") }
       #expect(mine.keep())
     }
   #endif

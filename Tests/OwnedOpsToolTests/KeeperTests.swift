@@ -143,7 +143,7 @@ import Testing
       try directory.write("log", "")
       try write(
         [
-          shell("timed", deadly + kill, #""timeout":"5s""#),
+          shell("timed", deadly + kill, #""timeout":"15s""#),
           shell("owned", deadly + kill, #""owner":"o""#),
         ], #""owners":[{"name":"top","endsWhen":{"fileRemoved":"flag"}},{"name":"o","parent":"top"}],"#, to: directory)
       #expect(try await run("-j2", "--grace", "1s", in: directory).status == -SIGKILL)
@@ -166,7 +166,7 @@ import Testing
         ticks() { set -- $(cut -d ' ' -f 14,15 /proc/$PPID/stat); echo $(($1 + $2)); }
         until [ "$told" ]; do sleep 0.05; done; before=$(ticks); sleep 1; echo $(($(ticks) - before)) > ticks
         """
-      try write([shell("a", line, #""timeout":"3s""#)], to: directory)
+      try write([shell("a", line, #""timeout":"10s""#)], to: directory)
       #expect(try await run("--grace", "60s", in: directory).status == -SIGKILL)
       #expect(try await run("--resume", in: directory).status == 0)
       #expect(directory.read("j").contains(#""reason":"timed out""#))
@@ -207,6 +207,8 @@ import Testing
       try write([shell("a", line)], to: directory)
       #expect(try await run("--grace", "100ms", in: directory).status == -SIGKILL)
       let process = try #require(directory.processes(in: "pids").first)
+      let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
+      while keeper.isRunning { usleep(1000) }
       let second = try await run("--resume", in: directory)
       #expect(second.status == 0)
       #expect(second.errors == "ownedops: a keeper was killed: a may have run already; it runs again, at least once in all\n")
@@ -228,7 +230,9 @@ import Testing
       record.add("heartbeat", time: WallClock.now)
       try directory.write("far", Data(record.bytes))
       let hasStarted = "until grep -q '\"started\"' j; do sleep 0.01; done"
-      let line = "\(hasStarted); echo $$ > pids; cp far j.lease; cp j seen; kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); exec sleep 300"
+      // The runner is stopped first: it must not find out before the keeper is alone, and write that down.
+      let runner = "runner=$(cut -d ' ' -f 4 /proc/$PPID/stat); kill -STOP $runner"
+      let line = "\(hasStarted); echo $$ > pids; \(runner); cp far j.lease; cp j seen; kill -KILL $runner; exec sleep 300"
       try write([shell("a", line)], to: directory)
       #expect(try await run(in: directory).status == -SIGKILL)
       let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
@@ -251,31 +255,45 @@ import Testing
       #expect(directory.read("j").contains(#""signal":15,"stopped":true,"reason":"interrupted""#))
     }
 
-    /// Optimised, 10,000 jobs; wanted are 1.1. The bound leaves room for machines that do other things, too.
+    /// Optimised, 10,000 jobs; wanted are 1.1 times as long. Beside other processes the two runs of a round seldom get as much of the
+    /// machine as each other: what there is to do is told by the time of processors, and that on the wall tells of long waits only.
     @Test func aJournalCostsLittle() async throws {
       let directory = try TemporaryDirectory()
       defer { directory.remove() }
       #if DEBUG
-        // Runs of half a second: beside other processes the two of a round seldom get as much of the machine as each other.
         let (count, rounds) = (300, 10)
       #else
         let (count, rounds) = (10_000, 3)
       #endif
-      try write((0..<count).map { "{\"name\":\"j\($0)\",\"command\":[\"true\"]}" }, to: directory)
-      var ratios: [Double] = []
+      // The last job tells what has been used until then, in hundredths of a second: by its parent, the runner or its keeper, with all
+      // commands that have ended; and by the runner, if that is another. (The runner need not wait for its keeper, and so the system does
+      // not tell it to who waits for the runner.)
+      let runner = " $(cut -d ' ' -f 14,15 /proc/$(cut -d ' ' -f 4 /proc/$PPID/stat)/stat)"
+      for (file, more) in [("plain", ""), ("kept", runner)] {
+        let line = "set -- $(cut -d ' ' -f 14-17 /proc/$PPID/stat)\(more); echo $(($1 + $2 + $3 + $4 + ${5:-0} + ${6:-0})) > ticks"
+        let jobs = (0..<count).map { "{\"name\":\"j\($0)\",\"command\":[\"true\"]}" }
+        try write(jobs + [shell("last", line, "\"after\":[\"j\(count - 1)\"]")], to: directory)
+        try directory.write(file, directory.read("graph.json"))
+      }
+      var (ratios, wallRatios): ([Double], [Double]) = ([], [])
       let clock = ContinuousClock()
       for round in 0..<rounds {
         var times: [Duration] = []
-        for journal in [[], ["--journal", "j\(round)"]] {
+        var ticks: [Int] = []
+        let runs: [(file: String, more: [String])] = [("plain", []), ("kept", ["--journal", "j\(round)"])]
+        for run in runs {
           let start = clock.now
-          let outcome = try await ToolBinary.run(["run", "graph.json", "-q", "-j1"] + journal, in: directory)
+          let outcome = try await ToolBinary.run(["run", run.file, "-q", "-j1"] + run.more, in: directory)
           times.append(clock.now - start)
+          ticks.append(try #require(Int(directory.read("ticks").dropLast())))
           #expect(outcome.status == 0)
         }
-        ratios.append(times[1].inSeconds / times[0].inSeconds)
-        print("\(count) times true: \(times[0]); with a journal \(times[1]); \(Shown.decimal(ratios[round], 2)) times as long")
+        ratios.append(Double(ticks[1]) / Double(max(ticks[0], 1)))
+        wallRatios.append(times[1].inSeconds / times[0].inSeconds)
+        print("\(count) times true: \(times[0]), processors \(ticks[0]) / 100 s; with a journal \(times[1]), \(ticks[1]) / 100 s")
       }
-      #expect(try #require(ratios.min()) < (Sanitizer.isActive ? 5 : 2))
+      #expect(try #require(ratios.min()) < (Sanitizer.isActive ? 5 : 2), "\(ratios)")
+      #expect(try #require(wallRatios.min()) < 10, "\(wallRatios)")
     }
 
     // MARK: Full disks
@@ -311,7 +329,7 @@ import Testing
       #expect(status.status == 0)
       #expect(!status.errors.contains("may have run already"))
       expectEachOnce(count, in: directory.read("log"))
-      let end = try Child(["umount", directory.path + "/small"], in: directory)
+      let end = try Child(["umount", "-l", directory.path + "/small"], in: directory)
       #expect(await end.status() == 0)
     }
 

@@ -152,7 +152,7 @@ struct ResumeTests {
     let jobs = [
       shell("flaky", "echo try >> tries; echo $(wc -l < tries); [ $(wc -l < tries) -ge 3 ]", #""retries":2,"priority":"veryHigh""#),
       // Long enough for its first line, however slow the machine.
-      shell("slow", "echo begun; exec sleep 300", #""timeout":"5s""#), shell("killed", "kill -KILL $$"),
+      shell("slow", "echo begun; exec sleep 300", #""timeout":"15s""#), shell("killed", "kill -KILL $$"),
       shell("big", "yes line | head -c 3000000; printf end"), "{\"name\":\"none\",\"command\":[\"/no/such/thing\"]}",
       shell("where", "pwd; echo $COLOUR", #""directory":"/tmp","environment":{"COLOUR":"blue"}"#),
     ]
@@ -160,7 +160,7 @@ struct ResumeTests {
     let outcome = try await run("-k", "-j2", "--log-dir", "logs", "--grace", "100ms", in: directory)
     #expect(outcome.status == 1)
     #expect(outcome.output.contains("1\n2\n3\n"))
-    #expect(outcome.output.contains("failed slow: timed out after 5.00 s"))
+    #expect(outcome.output.contains("failed slow: timed out after 15.00 s"))
     #expect(outcome.output.contains("failed killed: killed by signal 9, Killed"))
     #expect(outcome.output.contains("failed none: no such command: /no/such/thing"))
     #expect(outcome.output.contains("/tmp\nblue\n"))

@@ -4,7 +4,7 @@ import Testing
 @testable import OwnedOpsTool
 
 /// Where output goes, and what happens when there is no room for it, nobody who reads it, or too few processes and descriptors.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct RunOutputTests {
   private func job(_ name: String, _ line: String, _ more: String = "") -> String {
     let command = (try? JSONEncoder().encode(["sh", "-c", line])).map { String(decoding: $0, as: UTF8.self) } ?? ""
@@ -173,16 +173,21 @@ struct RunOutputTests {
       let directory = try TemporaryDirectory()
       defer { directory.remove() }
       #expect(chmod(directory.path, 0o777) == 0)
-      // Long enough for more than may run to be wanted before the first of them ends, on a machine that takes its time to start them.
-      let jobs = (0..<60).map { "{\"name\":\"j\($0)\",\"command\":[\"sleep\",\"2\"],\"timeout\":\"30s\"}" }
-      try directory.write("jobs.json", "{\"jobs\":[\(jobs.joined(separator: ","))]}")
+      // None ends before more than may run have been wanted: each waits for a line of its own.
+      try write((0..<60).map { job("j\($0)", "read x < go", #""timeout":"5m""#) }, in: directory)
+      #expect(mkfifo(directory.path + "/go", 0o600) == 0 && chmod(directory.path + "/go", 0o666) == 0)
       let user = try #require(ToolBinary.unprivileged)
       let needed = 10 + 2 * ProcessInfo.processInfo.activeProcessorCount
       let line = "\(user) prlimit --nproc=\(needed + 20) \"$OWNEDOPS\" run jobs.json -j60 -k"
-      let outcome = try await ToolBinary.shell(line, in: directory)
-      #expect(outcome.status == 0, "\(outcome.output.suffix(300)) \(outcome.errors)")
-      #expect(outcome.output.hasSuffix("60 succeeded, 0 failed, 0 cancelled\n"))
-      #expect(outcome.errors.contains("fewer commands run at a time"))
+      let child = try Child(
+        ["/bin/sh", "-c", line], in: directory, environment: ["OWNEDOPS": ToolBinary.url.path], output: directory.path + "/out",
+        errors: directory.path + "/err")
+      try await directory.until("it is short of processes") { directory.read("err").contains("fewer commands run at a time") }
+      let go = open(directory.path + "/go", O_RDWR | O_CLOEXEC)
+      defer { close(go) }
+      #expect(Foundation.write(go, String(repeating: "\n", count: 60), 60) == 60)
+      #expect(await child.status() == 0, "\(directory.read("out").suffix(300)) \(directory.read("err"))")
+      #expect(directory.read("out").hasSuffix("60 succeeded, 0 failed, 0 cancelled\n"))
       // With less than it needs itself it says so, and does not wait for ever.
       let none = try await ToolBinary.shell("\(user) prlimit --nproc=6 \"$OWNEDOPS\" run jobs.json", in: directory)
       #expect(none.status == 2)

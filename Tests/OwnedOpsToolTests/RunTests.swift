@@ -327,10 +327,9 @@ struct RunTests {
       jobs.append("{\"name\":\"j\(number)\",\"after\":[\"j\(number - 1)\",\"j\(number / 2)\"],\"command\":[\"true\"]}")
     }
     let json = "{\"jobs\":[\(jobs.joined(separator: ","))]}"
-    let start = ContinuousClock.now
     let outcome = try await run(json, "-q", in: directory)
-    let time = ContinuousClock.now - start
-    print("\(count) jobs with \(2 * count) edges, read, checked, the first run, the others cancelled: \(time)")
+    let time = outcome.processorTime
+    print("\(count) jobs with \(2 * count) edges, read, checked, the first run, the others cancelled: \(time) of processors")
     #expect(outcome.status == 1)
     #expect(lastLine(outcome) == "0 succeeded, 1 failed, \(Shown.count(count - 1)) cancelled; failed: j0")
     #expect(time < .seconds(30))
@@ -350,11 +349,11 @@ struct RunTests {
     let names = (0..<count).map { "\"j\($0)\"" }.joined(separator: ",")
     jobs.append("{\"name\":\"last\",\"after\":[\(names),\"j0\"],\"command\":[\"true\"]}")
     let json = "{\"owners\":[\(owners.joined(separator: ","))],\"jobs\":[\(jobs.joined(separator: ","))]}"
-    let start = ContinuousClock.now
+    let start = ProcessorTime.ofThread
     let file = try RunFile(Data(json.utf8), source: "test")
     let lines = [GraphPicture(file).dot, GraphPicture(file).mermaid].map { $0.utf8.count { $0 == UInt8(ascii: "\n") } }
-    let time = ContinuousClock.now - start
-    print("\(count) jobs of as many owners, and one after all of them, read and drawn twice: \(time)")
+    let time = ProcessorTime.ofThread - start
+    print("\(count) jobs of as many owners, and one after all of them, read and drawn twice: \(time) of a processor")
     #expect(file.jobs[count].after.count == count)
     #expect(lines == [4 + 6 * count + 1, 1 + 4 * count + 1])
     #expect(time < .seconds(30))
@@ -369,21 +368,19 @@ struct RunTests {
       let count = 10_000
     #endif
     // What can't be avoided: starting as many, one after the other, and waiting for each.
-    let clock = ContinuousClock()
     let nowhere = open("/dev/null", O_RDWR | O_CLOEXEC)
     defer { close(nowhere) }
-    let bare = try clock.measure {
-      for _ in 0..<count {
-        let process = try ChildProcess.start(.init(words: ["true"]), output: nowhere)
-        var status: Int32 = 0
-        while waitpid(process, &status, 0) < 0, errno == EINTR {}
-      }
+    let start = ProcessorTime.ofThread
+    var bare = Duration.zero
+    for _ in 0..<count {
+      let process = try ChildProcess.start(.init(words: ["true"]), output: nowhere)
+      bare += ProcessorTime.waitForEnd(of: process).processorTime
     }
+    bare += ProcessorTime.ofThread - start
     let jobs = (0..<count).map { "{\"name\":\"j\($0)\",\"command\":[\"true\"]}" }
-    let start = clock.now
     let outcome = try await run("{\"jobs\":[\(jobs.joined(separator: ","))]}", "-q", "--jobs", "1", in: directory)
-    let time = clock.now - start
-    print("\(count) times true: \(time); starting as many processes one after the other: \(bare)")
+    let time = outcome.processorTime
+    print("\(count) times true: \(time) of processors; starting as many processes one after the other: \(bare)")
     #expect(outcome.status == 0)
     #expect(lastLine(outcome) == "\(Shown.count(count)) succeeded, 0 failed, 0 cancelled")
     #expect(time < bare * 2 + .seconds(5))

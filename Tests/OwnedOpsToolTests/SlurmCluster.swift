@@ -73,7 +73,8 @@ struct SlurmCluster: Sendable {
     let number = (RawFile.contents(of: self.directory + "/slurmctld.pid") ?? []).filter { $0 >= 0x30 && $0 <= 0x39 }
     guard let process = pid_t(String(decoding: number, as: UTF8.self)) else { throw UsageError("no number of the controller") }
     kill(process, SIGTERM)
-    while Processes.isRunning(process) { try await Task.sleep(for: .milliseconds(20)) }
+    // The next one wants its port and its files.
+    while !Processes.hasExited(process) { try await Task.sleep(for: .milliseconds(20)) }
     try await Task.sleep(for: time)
     let result: Result<Void, any Error>
     do { result = .success(try await directory.until("it is missed") { hasSeen() }) } catch { result = .failure(error) }

@@ -97,7 +97,10 @@ final class SlurmStandIn: Sendable {
         guard let task = SlurmTask(files, job.submission, index), var said = stateOf(task.job, job.submission) else { continue }
         let identifier = "\(job.identifier)\(job.count > 1 ? "_\(index)" : "")"
         if cancelled.contains(identifier) { said = "CANCELLED" }
-        if said == "COMPLETED" { Self.end(job.submission, index, files, exit: #""exitStatus":0"#) }
+        // Once: a wrapper writes it once, and the runner may be about to read it.
+        if said == "COMPLETED", SlurmStatus(path: files.status(job.submission, index)) == nil {
+          Self.end(job.submission, index, files, exit: #""exitStatus":0"#)
+        }
         text += "\(identifier)|\(said)|\(showsComments ? job.comment : "project x")|n1|None\n"
       }
     }
@@ -118,9 +121,11 @@ struct SlurmScripts {
 
   /// - Parameter looking: what `squeue` does when it has told how things are.
   init(in directory: TemporaryDirectory, looking: String = "true") throws {
+    // What others look at is there whole or not at all.
+    let place = "> $$.new; mv $$.new"
     for (name, body) in [
-      ("scontrol", "echo MaxArraySize = 1"), ("scancel", #"echo "$@" > cancelled"#),
-      ("sbatch", #"for word; do case $word in --comment=*) echo "7 ${word#--comment=}" > jobs ;; esac; done; echo 7"#),
+      ("scontrol", "echo MaxArraySize = 1"), ("scancel", "echo \"$@\" \(place) cancelled"),
+      ("sbatch", "for word; do case $word in --comment=*) echo \"7 ${word#--comment=}\" \(place) jobs ;; esac; done; echo 7"),
       (
         "squeue",
         """

@@ -10,6 +10,8 @@ enum ToolBinary {
     let status: Int32
     let output: String
     let errors: String
+    /// See ``Child/End``.
+    let processorTime: Duration
   }
 
   static let url: URL = {
@@ -51,8 +53,8 @@ enum ToolBinary {
     let child = try Child(
       [program.path] + arguments, in: directory, environment: environment, input: files.path + "/in", output: files.path + "/out",
       errors: files.path + "/err")
-    let status = await child.status()
-    return Outcome(status: status, output: files.read("out"), errors: files.read("err"))
+    let end = await child.end()
+    return Outcome(status: end.status, output: files.read("out"), errors: files.read("err"), processorTime: end.processorTime)
   }
 }
 
@@ -76,25 +78,56 @@ struct Child: Sendable {
     identifier = try ChildProcess.start(command, output: nowhere, keepsError: true)
   }
 
-  /// Negated if it was a signal. Call it once. The process is killed when the test's time is over, so that one that hangs fails its test
-  /// instead of holding up all others.
-  func status() async -> Int32 {
+  struct End: Sendable {
+    /// Negated if it was a signal.
+    let status: Int32
+    /// Of all its threads, and of those processes that it has waited for. Unlike the time on the wall it says how much there was to do,
+    /// whatever else the machine does.
+    let processorTime: Duration
+  }
+
+  /// Call it once. The process is killed when the test's time is over, so that one that hangs fails its test instead of holding up all
+  /// others.
+  func end() async -> End {
     await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
-        Thread.detachNewThread { continuation.resume(returning: waitForStatus()) }
+        Thread.detachNewThread { continuation.resume(returning: waitForEnd()) }
       }
     } onCancel: {
       kill(identifier, SIGKILL)
     }
   }
 
+  /// The same; negated if it was a signal.
+  func status() async -> Int32 { await end().status }
+
   /// The same, on this thread.
   @discardableResult
-  func waitForStatus() -> Int32 {
+  func waitForStatus() -> Int32 { waitForEnd().status }
+
+  private func waitForEnd() -> End { ProcessorTime.waitForEnd(of: identifier) }
+}
+
+/// What work has cost.
+enum ProcessorTime {
+  /// Of this thread so far. Between two calls must be no `await`, which may go on with another.
+  static var ofThread: Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return Duration.seconds(Int(time.tv_sec)) + Duration.nanoseconds(Int(time.tv_nsec))
+  }
+
+  static func waitForEnd(of process: pid_t) -> Child.End {
     var status: Int32 = 0
-    while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
+    var usage = rusage()
+    while wait4(process, &status, 0, &usage) < 0, errno == EINTR {}
     let signal = status & 0x7f
-    return signal == 0 ? status >> 8 & 0xff : -signal
+    return Child.End(
+      status: signal == 0 ? status >> 8 & 0xff : -signal, processorTime: duration(usage.ru_utime) + duration(usage.ru_stime))
+  }
+
+  private static func duration(_ time: timeval) -> Duration {
+    Duration.seconds(Int(time.tv_sec)) + Duration.microseconds(Int(time.tv_usec))
   }
 }
 
@@ -201,14 +234,39 @@ struct ListeningPipe {
 }
 
 enum Processes {
-  /// A zombie counts as gone: it runs nothing.
+  /// Whether it may run any more of its program: not if it has been killed, and takes its time to go.
   static func isRunning(_ process: pid_t) -> Bool {
-    guard kill(process, 0) == 0 else { return false }
+    guard !hasExited(process) else { return false }
+    guard let fields = fields(of: process) else { return !isShown }
+    // The ninth field of all: flags. PF_EXITING.
+    if fields.count > 6, let flags = UInt64(fields[6]), flags & 0x4 != 0 { return false }
+    return !isToBeKilled(process)
+  }
+
+  /// A zombie counts as gone: it runs nothing, and holds nothing any more.
+  static func hasExited(_ process: pid_t) -> Bool {
+    guard kill(process, 0) == 0 else { return true }
+    guard let fields = fields(of: process) else { return isShown }
+    return fields.first == "Z"
+  }
+
+  private static var isShown: Bool { FileManager.default.fileExists(atPath: "/proc/self/stat") }
+
+  /// From the state on. What comes before is a name in parentheses that may hold anything.
+  private static func fields(of process: pid_t) -> [Substring]? {
     let bytes = RawFile.contents(of: "/proc/\(process)/stat")
-    guard let status = bytes.map({ String(decoding: $0, as: UTF8.self) }), let end = status.lastIndex(of: ")") else {
-      return !FileManager.default.fileExists(atPath: "/proc/self/stat")
+    guard let text = bytes.map({ String(decoding: $0, as: UTF8.self) }), let end = text.lastIndex(of: ")") else { return nil }
+    return text[end...].dropFirst().split(separator: " ")
+  }
+
+  /// SIGKILL has come, and has not had its effect.
+  private static func isToBeKilled(_ process: pid_t) -> Bool {
+    let text = String(decoding: RawFile.contents(of: "/proc/\(process)/status") ?? [], as: UTF8.self)
+    return text.split(separator: "\n").contains { line in
+      guard line.hasPrefix("SigPnd:") || line.hasPrefix("ShdPnd:") else { return false }
+      let signals = UInt64(line.dropFirst(7).trimmingCharacters(in: .whitespaces), radix: 16) ?? 0
+      return signals & 0x100 != 0
     }
-    return !status[end...].dropFirst(2).hasPrefix("Z")
   }
 }
 

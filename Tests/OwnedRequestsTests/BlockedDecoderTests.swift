@@ -10,7 +10,8 @@ import Testing
 
   /// GCD's threads for decoders come one in a second once there are as many as processors.
   @Test func aLimitOfTimeHoldsBehindDecodersThatBlock() async throws {
-    let count = ProcessInfo.processInfo.activeProcessorCount + 40
+    // So many that what waits behind them all has no thread for longer than `soon`.
+    let count = ProcessInfo.processInfo.activeProcessorCount + 100
     let gate = Gate()
     defer { gate.open() }
     let client = server.client { $0.maxConcurrentRequestsPerHost = count + 1 }
@@ -21,8 +22,11 @@ import Testing
       return data.count
     }
     let requests = (0..<count).map { number in
-      client.send(Request(.get, "status?status=200&body=\(number)"), lifetime: .process, decoding: decoder) { _ in }
+      client.send(Request(.get, "held?id=blocked-decoded&body=\(number)"), lifetime: .process, decoding: decoder) { _ in }
     }
+    // Answered when all are there. What the server says to that is decoded behind the others.
+    try await server.reaches(.open, of: "blocked-decoded", count)
+    async let released: Void = server.release("blocked-decoded")
     // All have come, though few are being decoded.
     #expect(try await soon { client.hub.sharerCount == 0 && !received.entries.isEmpty })
     var hanging = Request(.get, "hang?id=blocked-decoders")
@@ -33,5 +37,7 @@ import Testing
     }
     #expect(try await soon { ended.entries == [true] })
     #expect(requests.allSatisfy { !$0.isFinished })
+    gate.open()
+    try await released
   }
 }

@@ -181,10 +181,15 @@ import Testing
     let first = client.send(Request(.get, "held?id=turn"), lifetime: lifetime, decoding: .data) { _ in }
     try await server.reaches(.open, of: "turn", 1)
     var request = Request(.get, "echo")
-    request.timeout = .seconds(20)
+    request.timeout = .milliseconds(100)
     let second = client.send(request, lifetime: lifetime, decoding: .data) { _ in }
-    try await Task.sleep(for: .milliseconds(50))
+    #expect(try await eventually { client.hub.limits.waitingCount == 1 })
+    // It would be over by then.
+    try await Task.sleep(for: .milliseconds(300))
     #expect(!second.isFinished)
+    // What comes now does count, and may take longer than that.
+    let timers = await HeldTimers()
+    defer { timers.goOn() }
     try await server.release("turn")
     _ = try await first.value
     _ = try await second.value

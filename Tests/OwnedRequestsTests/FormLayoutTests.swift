@@ -45,11 +45,17 @@ import Testing
     default: break
     }
     let lifetime = OwnerLifetime()
+    // The limit is reached when all is sent, and not before.
+    let timers = await end == "time" ? HeldTimers() : nil
     let operation = server.client().send(request, lifetime: lifetime, decoding: .data) { _ in }
-    if ["cancel", "end"].contains(end) {
+    if ["cancel", "end", "time"].contains(end) {
+      // Foundation on Linux stops the process if an upload ends while its session waits for more of the file. The server reads nothing of
+      // it, but so much fits into the sockets.
+      for await step in operation.progress where step.bytesSent == step.bytesToSend { break }
       try await server.reaches(.open, of: "layout-\(end)", 1)
       #expect(Self.layouts.count { !former.contains($0) } == 1)
     }
+    timers?.goOn()
     if end == "cancel" { operation.cancel() }
     if end == "end" { lifetime.end() }
     #expect(try await soon { operation.isFinished })
@@ -86,8 +92,9 @@ import Testing
     for (form, operation) in zip(forms, operations) {
       let echo = try await operation.value.value
       #expect(Int64(echo.length) == form.contentLength && echo.headers["content-length"] == "\(form.contentLength)")
-      // One at a time, and one that is about to go.
-      #expect(Self.layouts.count { !former.contains($0) } <= 2)
+      // One at a time, and a few that are about to go: who has laid one out may still hold its file when the answer is there, on a thread
+      // that has no processor.
+      #expect(Self.layouts.count { !former.contains($0) } <= 8)
     }
     #expect(try await soon { Set(Self.layouts).isSubset(of: former) })
   }

@@ -41,7 +41,7 @@ import Testing
     let client = try await clientWithAConnection()
     // Longer than this takes, and shorter than a server would wait for the rest of the body.
     var request = Request(.post, "once?id=kept-\(kind)", parameters: try parameters(kind))
-    request.timeout = .seconds(20)
+    request.timeout = .seconds(60)
     let error = await failure { _ = try await client.response(to: request, lifetime: .process, decoding: .data) }
     guard case .transport(let cause)? = error else {
       Issue.record("\(String(describing: error))")
@@ -55,7 +55,7 @@ import Testing
   @Test(arguments: Kind.allCases) func aBodyThatMayBeSentAgainIsSentWhole(kind: Kind) async throws {
     let client = try await clientWithAConnection()
     var request = Request(.put, "once", parameters: try parameters(kind))
-    request.timeout = .seconds(20)
+    request.timeout = .seconds(60)
     request.retry = .exponential(attempts: 2, base: .milliseconds(1))
     let response = try await client.response(to: request, lifetime: .process, decoding: .string)
     #expect(response.attempts == 2)
@@ -66,7 +66,7 @@ import Testing
     let client = server.client { $0.maxConcurrentRequestsPerHost = 1 }
     func download() -> RequestOperation<URL> {
       var request = Request(.post, "once", parameters: .data(Data("the whole of it".utf8), contentType: "text/plain"))
-      request.timeout = .seconds(20)
+      request.timeout = .seconds(60)
       return client.download(request, to: directory.target, lifetime: .process)
     }
     _ = try await download().value

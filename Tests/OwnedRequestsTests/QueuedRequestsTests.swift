@@ -73,7 +73,7 @@ import Testing
     static let tables = wave * 200
     static let waves = setting("OWNED_REQUESTS_WAVES") ?? 1
     /// For each step of a wave.
-    static let patience = Duration.seconds(60 * max(1, wave / 100_000))
+    static let patience = Duration.seconds(180 * max(1, wave / 100_000))
 
     private static func setting(_ name: String) -> Int? { ProcessInfo.processInfo.environment[name].flatMap { Int($0) } }
   }

@@ -56,7 +56,7 @@ let serverScript = #"""
           self.close_connection = True
 
       def wait_for_release(self, key):
-          with lock: lock.wait_for(lambda: key in released, timeout=60)
+          with lock: lock.wait_for(lambda: key in released, timeout=600)
 
       # Before a client can have the answer: it may send the next request as soon as it has, which must not count beside this one.
       def is_no_longer_open(self):
@@ -208,7 +208,7 @@ let serverScript = #"""
           elif path == "/await":  # answers when the counter `what` of `of` has reached `n`
               table = counters[query["what"]]
               with lock:
-                  reached = lock.wait_for(lambda: table[query["of"]] >= int(query["n"]), timeout=50)
+                  reached = lock.wait_for(lambda: table[query["of"]] >= int(query["n"]), timeout=240)
                   told = table[query["of"]]
               self.answer(200 if reached else 504, str(told).encode())
           elif path == "/tell":  # the counter `what` of `of`, now

@@ -106,7 +106,11 @@ private final class StalledDisk: Sendable {
     let lifetime = OwnerLifetime()
     var stalled: [RequestOperation<URL>] = []
     func id(_ number: Int) -> String { "stalled-\(goesOn)-\(number)" }
-    for number in 0..<count { stalled.append(try await stall(id(number), on: disk, client: client, lifetime: lifetime, goesOn: goesOn)) }
+    for number in 0..<count {
+      // However long all of this takes, the disk does not stall for too long.
+      let operation = try await stall(id(number), on: disk, client: client, lifetime: lifetime, idleLimit: .seconds(600), goesOn: goesOn)
+      stalled.append(operation)
+    }
     #expect(try await client.response(to: Request(.get, "echo"), lifetime: .process, decoding: .data).status == 200)
     let other = target("other")
     _ = try await client.download(Request(.get, "bytes?id=stalled-other&length=300000"), to: other, lifetime: .process).value
@@ -142,7 +146,8 @@ private final class StalledDisk: Sendable {
     #expect(!operation.isFinished)
     disk.open()
     let response = try await operation.value
-    #expect(response.status == 206 && response.attempts == 2)
+    // More than two if the pieces came small: so much is left then that the disk may be taken to stall again.
+    #expect(response.status == 206 && response.attempts >= 2)
     #expect(try Data(contentsOf: target).count == 1_600_000)
     let whole = try await client.response(
       to: Request(.get, "bytes?id=stalled-whole&length=1600000&etag=strong"), lifetime: .process, decoding: .data)

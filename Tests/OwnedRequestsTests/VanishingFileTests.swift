@@ -84,7 +84,7 @@
       var request = Request(
         .put, redirect("http://127.0.0.1:\(listener.port)/"), parameters: .file(file, contentType: "application/octet-stream"))
       // Far more than it takes to notice.
-      request.idleLimit = .seconds(20)
+      request.idleLimit = .seconds(600)
       let operation = RequestClient().send(request, lifetime: .process, decoding: .data) { _ in }
       try #require(try await soon { listener.isAsked })
       try change(file)

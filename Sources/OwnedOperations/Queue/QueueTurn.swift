@@ -14,8 +14,8 @@ import Synchronization
 /// - `due`: for good. The runtime's enqueueing is passed on.
 ///
 /// So the step is enqueued once, after the turn has come. Then the body looks whether it may begin: that the turn executes, which its start
-/// decided, and that nothing has cancelled it or its caller. When the body is over it finishes the turn itself, before its caller goes on. A caller that
-/// has its steps run by this queue needs a permit for that, and it may be this one.
+/// decided, and that nothing has cancelled it or its caller. When the body is over it finishes the turn itself, before its caller goes on.
+/// A caller that has its steps run by this queue needs a permit for that, and it may be this one.
 ///
 /// Who cancels the turn cancels the body's task, which it knows by a reference that is good until the task's end. `bodyState.bodyTask`:
 ///

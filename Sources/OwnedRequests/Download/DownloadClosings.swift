@@ -6,9 +6,15 @@ import Foundation
 final class DownloadClosings: Sendable {
   static let shared: DownloadClosings = {
     let closings = DownloadClosings()
-    atexit { _ = DownloadClosings.shared.group.wait(timeout: .now() + 1) }
+    atexit {
+      let patience = DownloadClosings.patience.withLock { $0 }
+      _ = DownloadClosings.shared.group.wait(timeout: .now() + patience)
+    }
     return closings
   }()
+
+  /// For tests: how long an exit waits at most.
+  static let patience = Guarded(DispatchTimeInterval.seconds(1))
 
   private let group = DispatchGroup()
 

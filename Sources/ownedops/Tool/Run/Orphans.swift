@@ -4,13 +4,13 @@ import Foundation
 /// end, and after the grace made to.
 struct Orphans: Sendable {
   /// The others that were there before the run: an `exec` gives a program the children of the one before it.
-  private let hadOthers: Bool
+  private let others: Set<ProcessTable.Process>
   private let processGuard: ProcessGuard?
 
   /// To be made before the first command, and after the guard.
   init(processGuard: ProcessGuard?) {
     self.processGuard = processGuard
-    hadOthers = !ProcessTable().descendants(of: getpid(), except: Self.ours(processGuard)).isEmpty
+    others = ProcessTable().descendants(of: getpid(), except: Self.ours(processGuard))
   }
 
   private static func ours(_ processGuard: ProcessGuard?) -> Set<pid_t> {
@@ -19,6 +19,10 @@ struct Orphans: Sendable {
 
   private static let pause = DispatchTimeInterval.milliseconds(20)
 
+  /// How many times what can't be told from others is looked at when nothing else is left. Not more, since others may have been given an
+  /// empty environment.
+  private static let mostLooks = 50
+
   /// Returns when none is left.
   /// - Parameters:
   ///   - isHurried: asked again and again; once true, there is no grace left.
@@ -26,10 +30,13 @@ struct Orphans: Sendable {
   func end(grace: Duration, isHurried: () -> Bool, count: (Int) -> Void) {
     let exits = ChildReaper.shared.announceExits()
     var ends = ForcedEnds<ProcessTable.Process>()
+    var looks = 0
     while true {
-      let left = remaining().filter { !ends.hasGivenUp($0) }
+      let (all, isComplete) = remaining()
+      let left = all.filter { !ends.hasGivenUp($0) }
       count(left.count)
-      guard !left.isEmpty else { return }
+      looks = left.isEmpty ? looks + 1 : 0
+      guard !left.isEmpty || !isComplete && looks < Self.mostLooks else { return }
       let grace = isHurried() ? .zero : grace
       for process in left { ends.end(process, grace: grace) }
       _ = exits.wait(timeout: .now() + Self.pause)
@@ -37,9 +44,20 @@ struct Orphans: Sendable {
   }
 
   /// If there were others, only what is known to be this run's: what comes from them may be our child by now.
-  private func remaining() -> Set<ProcessTable.Process> {
+  /// - Returns: not complete if there may be more: what replaces itself has no environment for a moment.
+  private func remaining() -> (processes: Set<ProcessTable.Process>, isComplete: Bool) {
     let all = ProcessTable().descendants(of: getpid(), except: Self.ours(processGuard))
-    guard hadOthers else { return all }
-    return all.filter { process in processGuard?.mark.isBorne(by: process.number) == true }
+    guard !others.isEmpty else { return (all, true) }
+    guard let mark = processGuard?.mark else { return ([], true) }
+    var processes: Set<ProcessTable.Process> = []
+    var isComplete = true
+    for process in all.subtracting(others) {
+      switch mark.isBorneIfShown(by: process.number) {
+      case true?: processes.insert(process)
+      case false?: break
+      case nil: isComplete = false
+      }
+    }
+    return (processes, isComplete)
   }
 }

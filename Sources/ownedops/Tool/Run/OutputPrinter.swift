@@ -19,6 +19,8 @@ final class OutputPrinter: Sendable {
     var isGivenUp = false
     /// Signalled when all has been printed, or it has been given up.
     var waiting: DispatchSemaphore?
+    /// How long a reader has from when it is waited for; nil: for ever.
+    var patience: DispatchTimeInterval?
   }
 
   private let state = Guarded(State())
@@ -49,17 +51,29 @@ final class OutputPrinter: Sendable {
   /// - Returns: false if that was given up.
   func finish() -> Bool {
     let isOver = DispatchSemaphore(value: 0)
-    let mustWait = state.withLock { state in
-      guard state.isPrinting || !state.pieces.isEmpty, !state.isGivenUp else { return false }
+    let (mustWait, patience) = state.withLock { state -> (Bool, DispatchTimeInterval?) in
+      guard state.isPrinting || !state.pieces.isEmpty, !state.isGivenUp else { return (false, nil) }
       state.waiting = isOver
-      return true
+      return (true, state.patience)
     }
-    if mustWait { isOver.wait() }
+    if mustWait {
+      if let patience { startGivingUp(after: patience) }
+      isOver.wait()
+    }
     return state.withLock { !$0.isGivenUp }
   }
 
-  /// A reader that has not read all by then no longer keeps the tool.
+  /// A reader that has not read all so long after this call and that of ``finish()``, whichever comes last, no longer keeps the tool.
   func giveUp(after time: DispatchTimeInterval) {
+    let isWaiting = state.withLock { state in
+      state.patience = time
+      return state.waiting != nil
+    }
+    // Otherwise the time begins with the waiting, however late that is: it must not be over before there is something to give up.
+    if isWaiting { startGivingUp(after: time) }
+  }
+
+  private func startGivingUp(after time: DispatchTimeInterval) {
     DispatchQueue.global().asyncAfter(deadline: .now() + time) { [self] in
       state.withLock { state in
         guard state.isPrinting || !state.pieces.isEmpty, let waiting = state.waiting else { return }

@@ -147,10 +147,10 @@ enum RunCommand {
     for note in journal?.notes ?? [] { Console.shared.note("ownedops: \(note)") }
     let session = try RunSession(file, options, recorder: pictures.recorder, journal: journal, results: results)
     let interruption = Interruption { _, count in
-      // The note comes first, since it says what still runs. It isn't written on this thread: whoever reads it may be slow.
-      let note = count == 1 ? session.interruptionNote : nil
+      // The note comes first, since it says what still runs, and since the interruption may be the end: what has been said by then is
+      // written. It isn't written on this thread: whoever reads it may be slow.
+      if count == 1 { Console.shared.noteLater("ownedops: \(session.interruptionNote)") }
       DispatchQueue.global(qos: .userInitiated).async { session.interrupt(count) }
-      if let note { Console.shared.noteLater("ownedops: \(note)") }
     }
     defer { Console.shared.finishNotes() }
     let progress = progress(of: session.counter, options)

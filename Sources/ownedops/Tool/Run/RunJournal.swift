@@ -402,7 +402,7 @@ final class RunJournal: Sendable {
     }
     close(descriptor)
     // Not for ever: whoever reads them may not.
-    _ = complaints.wait(timeout: .now() + 1)
+    Console.shared.waitForReader(of: complaints)
     return state.withLock { $0.failure == nil }
   }
 

@@ -28,12 +28,12 @@ enum ScanCommand {
       session.end()
     }
     let interruption = Interruption { signal, count in
-      if count > 1 { Console.shared.exitAtOnce(128 + signal) }
-      DispatchQueue.global(qos: .userInitiated).async {
-        end("interrupted")
-        console.note("ownedops: interrupted: waiting for the jobs at work to stop, then showing what was found; once more ends at once")
-      }
+      if count > 1 { console.exitAtOnce(128 + signal) }
+      // Before the end, which may be the tool's: what has been said by then is written.
+      console.noteLater("ownedops: interrupted: waiting for the jobs at work to stop, then showing what was found; once more ends at once")
+      DispatchQueue.global(qos: .userInitiated).async { end("interrupted") }
     }
+    defer { console.finishNotes() }
     let clock = ContinuousClock()
     let start = clock.now
     let isFinished = Guarded(false)

@@ -35,12 +35,11 @@ struct ScanComparison {
     let console = Console.shared
     let program = OutsideProgram()
     let interruption = Interruption { _, count in
+      // Before the end, which may be the tool's: what has been said by then is written.
+      if count == 1 { console.noteLater("ownedops: interrupted: waiting for the engine that runs to stop; once more kills it") }
       program.interrupt()
-      guard count == 1 else { return }
-      DispatchQueue.global(qos: .userInitiated).async {
-        console.note("ownedops: interrupted: waiting for the engine that runs to stop; once more kills it")
-      }
     }
+    defer { console.finishNotes() }
     // The first reader pays for the disk; it is not counted.
     if !options.isQuiet { console.note("reading everything once, so that no engine finds a cold cache") }
     var answers: [(ScanOptions.EngineName, Answer)] = []

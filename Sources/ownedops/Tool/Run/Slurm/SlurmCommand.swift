@@ -98,9 +98,9 @@ enum SlurmCommand {
     try journal.begin(keeper: nil, grace: options.grace, keepsOrphans: false, engine: engine) { mailbox.post(.leaseLost) }
     for note in journal.notes { Console.shared.note("ownedops: \(note)") }
     let interruption = Interruption { _, count in
+      // Before the interruption, which may be the end: what has been said by then is written.
+      if count == 1 { Console.shared.noteLater("ownedops: interrupted: cancelling all that is with Slurm; once more does not wait for it") }
       mailbox.post(.interrupted(count))
-      let note = count == 1 ? "interrupted: cancelling all that is with Slurm; once more does not wait for it" : nil
-      if let note { Console.shared.noteLater("ownedops: \(note)") }
     }
     defer { Console.shared.finishNotes() }
     let progress = RunCommand.progress(of: session.counter, options)

@@ -74,7 +74,20 @@ final class Console: Sendable {
   func noteLater(_ line: String) { later.async(group: notes) { [self] in note(line) } }
 
   /// Waits until what was said with ``noteLater(_:)`` has been written, but not for ever: whoever reads it may not.
-  func finishNotes() { _ = notes.wait(timeout: .now() + 1) }
+  func finishNotes() { waitForReader(of: notes) }
+
+  /// Waits for calls that write to standard error: for a second if that takes nothing, and longer if it does, since the machine is slow
+  /// then, and not the reader.
+  func waitForReader(of writes: DispatchGroup) {
+    for _ in 0..<30 {
+      guard writes.wait(timeout: .now() + 1) == .timedOut, errorTakesMore else { return }
+    }
+  }
+
+  private var errorTakesMore: Bool {
+    var entry = pollfd(fd: 2, events: Int16(POLLOUT), revents: 0)
+    return poll(&entry, 1, 0) > 0 && entry.revents & Int16(POLLOUT) != 0
+  }
 
   /// Text of several lines for standard error, as it is.
   func noteText(_ text: String) {
@@ -103,8 +116,7 @@ final class Console: Sendable {
   /// Ends the process at once, with no line left that the next one would have replaced. Who doesn't read is not waited for: who writes
   /// to a terminal that takes no more holds the lock.
   func exitAtOnce(_ status: Int32) -> Never {
-    var entry = pollfd(fd: 2, events: Int16(POLLOUT), revents: 0)
-    if poll(&entry, 1, 0) > 0, entry.revents & Int16(POLLOUT) != 0 { progressState.withLock { Self.clear(&$0, writers: 1) } }
+    if errorTakesMore { progressState.withLock { Self.clear(&$0, writers: 1) } }
     _exit(status)
   }
 

@@ -60,8 +60,12 @@ struct RunMark: Sendable {
   func setInEnvironment() { setenv(Self.variable, text, 1) }
 
   /// False for a process that has gone or whose environment is not ours to read.
-  func isBorne(by process: pid_t) -> Bool {
+  func isBorne(by process: pid_t) -> Bool { isBorneIfShown(by: process) == true }
+
+  /// The same; nil for a process with an empty environment: it replaces itself, or ends, or has been given none.
+  func isBorneIfShown(by process: pid_t) -> Bool? {
     guard let words = RawFile.contents(of: "/proc/\(process)/environ") else { return false }
+    guard !words.isEmpty else { return nil }
     let needle = Array("\(Self.variable)=\(text)".utf8)
     return words.split(separator: 0).contains { $0.elementsEqual(needle) }
   }
