@@ -208,7 +208,9 @@ import Testing
       #expect(try await run("--grace", "100ms", in: directory).status == -SIGKILL)
       let process = try #require(directory.processes(in: "pids").first)
       let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
-      while keeper.isRunning { usleep(1000) }
+      let deadline = ContinuousClock.now + .seconds(60)
+      while keeper.isRunning, .now < deadline { usleep(1000) }
+      #expect(!keeper.isRunning)
       let second = try await run("--resume", in: directory)
       #expect(second.status == 0)
       #expect(second.errors == "ownedops: a keeper was killed: a may have run already; it runs again, at least once in all\n")
@@ -293,7 +295,7 @@ import Testing
         print("\(count) times true: \(times[0]), processors \(ticks[0]) / 100 s; with a journal \(times[1]), \(ticks[1]) / 100 s")
       }
       #expect(try #require(ratios.min()) < (Sanitizer.isActive ? 5 : 2), "\(ratios)")
-      #expect(try #require(wallRatios.min()) < 10, "\(wallRatios)")
+      #expect(try #require(wallRatios.min()) < (Sanitizer.isActive ? 10 : 3), "\(wallRatios)")
     }
 
     // MARK: Full disks

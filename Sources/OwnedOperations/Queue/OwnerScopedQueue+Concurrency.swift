@@ -21,7 +21,7 @@ extension OwnerScopedQueue: TaskExecutor {
   /// The body has its place in the queue for all of its life. Only while it awaits other work of the queue may others have the place. It
   /// goes on when there is one again.
   /// - Throws: what the body throws. `CancellationError` if the owner ended or `cancelAllOperations()` was called before the body was over,
-  ///   or if the caller was cancelled before its turn.
+  ///   or if the caller was cancelled before the body began.
   public func run<Owner: OperationOwner & Sendable, T: Sendable>(
     owner: consuming Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
   ) async throws -> T {
@@ -40,7 +40,7 @@ extension OwnerScopedQueue: TaskExecutor {
   ///   - priority: among what is ready.
   ///   - body: runs once, or not at all.
   /// - Throws: what the body throws. `CancellationError` if the object ended or `cancelAllOperations()` was called before the body was
-  ///   over, or if the caller was cancelled before its turn.
+  ///   over, or if the caller was cancelled before the body began.
   @_disfavoredOverload
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     owner: consuming Owner, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable (Owner) async throws -> T
@@ -65,7 +65,7 @@ extension OwnerScopedQueue: TaskExecutor {
   /// }
   /// ```
   /// - Throws: what the body throws. `CancellationError` if the owner ended or `cancelAllOperations()` was called before the body was over,
-  ///   or if the caller was cancelled before its turn.
+  ///   or if the caller was cancelled before the body began.
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     weaklyFor owner: consuming Owner, priority: Operation.QueuePriority = .normal,
     _ body: @escaping @Sendable (WeakOwner<Owner>) async throws -> T
@@ -81,7 +81,7 @@ extension OwnerScopedQueue: TaskExecutor {
   ///   - priority: among what is ready.
   ///   - body: gets the weak reference. From its turn until it is over it counts as one executing operation, of the owner and of the queue.
   /// - Throws: what the body throws. `CancellationError` if the owner ended or `cancelAllOperations()` was called before the body was over,
-  ///   or if the caller was cancelled before its turn.
+  ///   or if the caller was cancelled before the body began.
   public func run<Owner: AnyObject & Sendable, T: Sendable>(
     weaklyFor owner: WeakOwner<Owner>, priority: Operation.QueuePriority = .normal,
     _ body: @escaping @Sendable (WeakOwner<Owner>) async throws -> T
@@ -112,7 +112,7 @@ extension OwnerScopedQueue: TaskExecutor {
   ///   - priority: among what is ready.
   ///   - body: runs once, or not at all.
   /// - Throws: what the body throws. `CancellationError` if the lifetime ended or `cancelAllOperations()` was called before the body was
-  ///   over, or if the caller was cancelled before its turn.
+  ///   over, or if the caller was cancelled before the body began.
   public func run<T: Sendable>(
     lifetime: OwnerLifetime, priority: Operation.QueuePriority = .normal, _ body: @escaping @Sendable () async throws -> T
   ) async throws -> T {

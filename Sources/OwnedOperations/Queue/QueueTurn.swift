@@ -95,7 +95,7 @@ final class QueueTurn: OwnedOperation, @unchecked Sendable {  // stores constant
 
   override var isTaskCancelled: Bool { super.isTaskCancelled || isCallerCancelled.load(ordering: .acquiring) }
 
-  /// The caller's task was cancelled. Once the turn has come, that is the body's affair.
+  /// The caller's task was cancelled. Once the body has begun, that is its affair.
   func callerWasCancelled() {
     // First: the turn may be cancelled later, and the body must not begin though it has come meanwhile.
     isCallerCancelled.store(true, ordering: .releasing)

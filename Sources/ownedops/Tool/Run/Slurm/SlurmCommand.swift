@@ -94,12 +94,14 @@ enum SlurmCommand {
   }
 
   static func run(_ session: SlurmSession, _ journal: RunJournal, _ pictures: PictureFiles) throws(UsageError) -> Int32 {
-    let (options, mailbox) = (session.options, session.mailbox)
+    let (options, mailbox, printer) = (session.options, session.mailbox, session.printer)
     try journal.begin(keeper: nil, grace: options.grace, keepsOrphans: false, engine: engine) { mailbox.post(.leaseLost) }
     for note in journal.notes { Console.shared.note("ownedops: \(note)") }
     let interruption = Interruption { _, count in
       // Before the interruption, which may be the end: what has been said by then is written.
       if count == 1 { Console.shared.noteLater("ownedops: interrupted: cancelling all that is with Slurm; once more does not wait for it") }
+      // Perhaps all is over but for a reader who doesn't read.
+      if count > 1 { printer.giveUp(after: .milliseconds(500)) }
       mailbox.post(.interrupted(count))
     }
     defer { Console.shared.finishNotes() }
