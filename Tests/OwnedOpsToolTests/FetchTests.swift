@@ -136,19 +136,22 @@ struct FetchTests {
   @Test(arguments: [SIGINT, SIGTERM]) func aSignalEndsTheOwnersAndLeavesPartsToGoOnWith(signal: Int32) async throws {
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    let words = ["fetch", "-j1", url("a", "id=signal-\(signal)&cuts=1&hang=1&length=100000"), url("never")]
+    let words = ["fetch", "-j1", url("a", "id=signal-\(signal)&cuts=1&hang=1&length=1000000"), url("never")]
     let child = try Child([ToolBinary.url.path] + words, in: directory, output: directory.path + "/out", errors: directory.path + "/err")
-    while FetchSession.size(of: directory.path + "/a.part") < 50_000 { try await Task.sleep(for: .milliseconds(10)) }
+    // Long enough for what is there to be written down before the end, for which an exit waits a second only.
+    try await directory.until("half of it is there") {
+      FetchSession.size(of: directory.path + "/a.part") >= 500_000 && directory.contains("a.part.info")
+    }
     kill(child.identifier, signal)
     #expect(await child.status() == 128 + signal)
-    #expect(directory.read("out").contains("cancelled a; 50.0 kB of it kept\n"))
+    #expect(directory.read("out").contains("cancelled a; 500.0 kB of it kept\n"))
     #expect(
       directory.read("out").contains(
         "0 fetched, 0 failed, 2 cancelled\ninterrupted: the owners ended; the same command goes on with 1 part\n"))
     #expect(!directory.contains("never"))
     let next = try await ToolBinary.run(words, in: directory)
     #expect(next.status == 0 && next.output.contains("2 fetched") && next.output.contains("resumed"))
-    #expect(directory.read("a") == FetchServer.content(100_000))
+    #expect(directory.read("a") == FetchServer.content(1_000_000))
   }
 
   @Test func filesAreFetchedInTheOrderOfTheList() async throws {

@@ -238,7 +238,7 @@ import Testing
       try write([shell("a", line)], to: directory)
       #expect(try await run(in: directory).status == -SIGKILL)
       let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
-      let deadline = ContinuousClock.now + .seconds(20)
+      let deadline = ContinuousClock.now + .seconds(60)
       while keeper.isRunning, .now < deadline { usleep(1000) }
       #expect(!keeper.isRunning)
       for process in directory.processes(in: "pids") { #expect(!Processes.isRunning(process)) }

@@ -4,7 +4,7 @@ import Testing
 @testable import OwnedOpsTool
 
 /// Owners that end, interruptions, kills: no process is left, nothing pending starts.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct RunEndTests {
   private func quoted(_ line: String) -> String {
     (try? JSONEncoder().encode(["sh", "-c", line])).map { String(decoding: $0, as: UTF8.self) } ?? ""

@@ -266,12 +266,13 @@ struct SlurmTests {
     let cluster = try SlurmCluster.shared.get()
     let directory = try TemporaryDirectory()
     defer { directory.remove() }
-    // Chains, so that it is submitted bit by bit. The last job waits, so that there is a run to be killed each time.
+    // Chains, so that it is submitted bit by bit. No two jobs ask for the same, so none are submitted together: two lines for each. The
+    // last job waits, so that there is a run to be killed each time.
     let count = 24
     let jobs = (0..<count).map { number in
       SlurmGraph.shell(
         "j\(number)", (number == count - 1 ? "until [ -e go ]; do sleep 0.1; done; " : "") + "echo j\(number) >> log",
-        number < 6 ? "\"cpus\":\(number % 2 + 1)" : "\"after\":[\"j\(number - 6)\"]")
+        "\"timeout\":\"\(60 + number)m\"," + (number < 6 ? "\"cpus\":\(number % 2 + 1)" : "\"after\":[\"j\(number - 6)\"]"))
     }
     try directory.write("graph.json", SlurmGraph.text(jobs))
     // Killed when so many lines are there: in the midst of submitting, and later.
