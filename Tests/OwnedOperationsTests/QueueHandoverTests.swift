@@ -142,7 +142,8 @@ import Testing
     let ran = Counter()
     for _ in 0..<10 * Processors.count { queue.async(lifetime: .forTests) { ran.add() } }
     let arriving = queue.snapshot.arrivingWorkers
-    #expect(arriving == expected)
+    // More are let in if nothing has moved for long.
+    #expect(expected == 1 ? arriving == 1 : arriving >= expected)
     threads.activate()
     #expect(queue.becomesIdle())
     #expect(ran.value == 10 * Processors.count)
@@ -178,6 +179,7 @@ import Testing
       }
     }
     #expect(ran.value == 6_000)
-    #expect(queue.shows { !$0.hasHandoff && $0.unfinished == 0 })
+    // A worker that took its time after the last was counted out by others.
+    #expect(eventually { queue.shows { !$0.hasHandoff && $0.unfinished == 0 } })
   }
 }

@@ -49,6 +49,7 @@ import Testing
   /// What has gone back is let go of on the thread that adds: as many additions as there are slots look at all of them.
   @Test func whoAddsLetsGoOfThoseBefore() {
     run(10) { operations in
+      #expect(eventually { queue.snapshot.activeWorkers == 1 })  // whoever stood still for milliseconds has let go, too
       for _ in 0..<32 { queue.addOperation(OwnedBlockOperation(owner: screen) {}) }
       #expect(operations.allSatisfy { $0.operation == nil })
     } make: {
