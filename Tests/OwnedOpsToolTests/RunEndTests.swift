@@ -235,10 +235,9 @@ struct RunEndTests {
       expectGone("pids", 1, in: directory)
       let others = directory.processes(in: "others")
       #expect(others.count == 2)
-      for process in others {
-        #expect(Processes.isRunning(process))
-        kill(process, SIGKILL)
-      }
+      for process in others { #expect(Processes.isRunning(process)) }
+      // Only then: one ends with the other.
+      for process in others { kill(process, SIGKILL) }
     }
   #endif
 
