@@ -92,8 +92,7 @@ import Testing
       let line = "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat) $PPID"
       try write([shell("long", line), shell("next", "true", #""after":["long"]"#)], to: directory)
       #expect(try await run(in: directory).status == -SIGKILL)
-      let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
-      while keeper.isRunning { usleep(1000) }
+      try expectEndOfKeeper(in: directory)
       let status = try await ToolBinary.run(["status", "j"], in: directory)
       #expect(status.output.hasPrefix("0 of 2 jobs succeeded, 1 cut off, 1 waiting\n"))
       #expect(status.output.contains("has gone, too\n"))
@@ -207,10 +206,7 @@ import Testing
       try write([shell("a", line)], to: directory)
       #expect(try await run("--grace", "100ms", in: directory).status == -SIGKILL)
       let process = try #require(directory.processes(in: "pids").first)
-      let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
-      let deadline = ContinuousClock.now + .seconds(60)
-      while keeper.isRunning, .now < deadline { usleep(1000) }
-      #expect(!keeper.isRunning)
+      try expectEndOfKeeper(in: directory)
       let second = try await run("--resume", in: directory)
       #expect(second.status == 0)
       #expect(second.errors == "ownedops: a keeper was killed: a may have run already; it runs again, at least once in all\n")
@@ -237,10 +233,7 @@ import Testing
       let line = "\(hasStarted); echo $$ > pids; \(runner); cp far j.lease; cp j seen; kill -KILL $runner; exec sleep 300"
       try write([shell("a", line)], to: directory)
       #expect(try await run(in: directory).status == -SIGKILL)
-      let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
-      let deadline = ContinuousClock.now + .seconds(60)
-      while keeper.isRunning, .now < deadline { usleep(1000) }
-      #expect(!keeper.isRunning)
+      try expectEndOfKeeper(in: directory)
       for process in directory.processes(in: "pids") { #expect(!Processes.isRunning(process)) }
       #expect(directory.read("j") == directory.read("seen"))
       #expect(directory.read("j.lease") == directory.read("far"))
@@ -296,6 +289,14 @@ import Testing
       }
       #expect(try #require(ratios.min()) < (Sanitizer.isActive ? 5 : 2), "\(ratios)")
       #expect(try #require(wallRatios.min()) < (Sanitizer.isActive ? 10 : 3), "\(wallRatios)")
+    }
+
+    /// That of the first run. Nothing tells of the end of a process that isn't our child, so it is asked again and again.
+    private func expectEndOfKeeper(in directory: TemporaryDirectory) throws {
+      let keeper = try #require(try JournalReader.read(directory.path + "/j").runs[0].run.keeper)
+      let deadline = ContinuousClock.now + .seconds(60)
+      while keeper.isRunning, .now < deadline { usleep(1000) }
+      #expect(!keeper.isRunning)
     }
 
     // MARK: Full disks

@@ -9,7 +9,8 @@ import Synchronization
 /// the turn has been added. What the runtime enqueues to have it begin (its first step) is kept by its executor (`TurnExecutor`) until the
 /// turn has come. `bodyState.firstStep`:
 ///
-/// - `awaited`: neither has happened. To `kept` when the runtime enqueues; to `due` when the turn comes, or is cancelled.
+/// - `awaited`: neither has happened. To `kept` when the runtime enqueues; to `due` when the turn comes, or is cancelled, or its
+///   owner has gone.
 /// - `kept`: to `due`, and whoever brings it there enqueues the step.
 /// - `due`: for good. The runtime's enqueueing is passed on.
 ///

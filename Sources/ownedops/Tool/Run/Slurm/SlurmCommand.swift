@@ -112,7 +112,7 @@ enum SlurmCommand {
       journal.abandon()
       return ExitStatus.failure
     }
-    if session.leaves { return leave(session, journal) }
+    if session.leaves { return leave(session, journal, interruption) }
     if session.allIsKnown {
       summary.journalIsComplete = journal.end(unwritten: [])
     } else {
@@ -139,13 +139,14 @@ enum SlurmCommand {
     return pictures.write()
   }
 
-  private static func leave(_ session: SlurmSession, _ journal: RunJournal) -> Int32 {
+  private static func leave(_ session: SlurmSession, _ journal: RunJournal, _ interruption: Interruption) -> Int32 {
     let failure = journal.failure
     journal.abandon()
     let (unsubmitted, submitted) = session.left
     var line = "\(Shown.count(submitted, "job")) with Slurm"
     if unsubmitted > 0 { line += ", \(Shown.count(unsubmitted)) not submitted: they wait for ownedops attach" }
-    _ = session.finishPrinting(with: "\(line)\ngo on with: ownedops attach \(ShellText.quoted(journal.path))\n")
+    line += "\ngo on with: ownedops attach \(ShellText.quoted(journal.path))\n"
+    guard session.finishPrinting(with: line) else { _exit(interruption.exitStatus ?? ExitStatus.failure) }
     return failure == nil ? ExitStatus.success : ExitStatus.failure
   }
 }

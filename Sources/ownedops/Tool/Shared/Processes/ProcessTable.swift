@@ -59,7 +59,7 @@ struct RunMark: Sendable {
   /// To be called before the first command, which gets it with everything else of our environment.
   func setInEnvironment() { setenv(Self.variable, text, 1) }
 
-  /// False for a process that has gone or whose environment is not ours to read.
+  /// False for a process that has gone, or whose environment is empty or not ours to read.
   func isBorne(by process: pid_t) -> Bool { isBorneIfShown(by: process) == true }
 
   /// The same; nil for a process with an empty environment: it replaces itself, or ends, or has been given none.
